@@ -98,8 +98,10 @@ def _whole_strings(value: Any) -> Any:
 
 def _drop_logprobs(value: dict[str, Any]) -> bool:
     """Take the logprobs out of each choice; tell whether there were any."""
-    choices = [choice for choice in value.get("choices") or [] if isinstance(choice, dict)]
-    dropped = [choice.pop("logprobs", None) for choice in choices]
+    choices = value.get("choices")
+    if not isinstance(choices, list):
+        return False
+    dropped = [choice.pop("logprobs", None) for choice in choices if isinstance(choice, dict)]
     return any(logprobs is not None for logprobs in dropped)
 
 
