@@ -56,10 +56,10 @@ def magic(body: Mapping[str, Any], extra: Mapping[str, Any]) -> str:
 
 def _option(name: str, value: Any) -> list[str]:
     parameter = PARAMETERS[name]
-    if name == "prompt" or (parameter.kind == "boolean" and value is False):
+    if name == "prompt":
         return []
     if parameter.kind == "boolean":
-        return [parameter.option]
+        return [parameter.option if value else parameter.option.replace("--", "--no-")]
     if name == "stop":
         return [word for text in value for word in (parameter.option, escaped(text))]
     if isinstance(value, Mapping):

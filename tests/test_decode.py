@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from oai_nb.decode import decode, excerpt, server_error
 from oai_nb.errors import (
     AuthenticationError,
@@ -35,7 +36,8 @@ def test_nulls_and_absent_fields_are_taken():
 
 def test_nan_and_infinity_are_decoded():
     """D16: what strict decoders refuse is still an answer."""
-    row = b'{"choices":[{"text":"a","logprobs":{"tokens":["a"],"token_logprobs":[NaN],"top_logprobs":[{"a":-Infinity}]}}]}'
+    columns = b'{"tokens":["a"],"token_logprobs":[NaN],"top_logprobs":[{"a":-Infinity}]}'
+    row = b'{"choices":[{"text":"a","logprobs":' + columns + b"}]}"
     logprobs = decode(row).choices[0].logprobs
     assert logprobs.top_logprobs == ({"a": float("-inf")},)
 

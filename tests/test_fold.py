@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from oai_nb.completion import Completion
 from oai_nb.decode import decode
 from oai_nb.errors import BrokenStreamError
@@ -149,7 +150,8 @@ def test_logprobs_that_were_left_out_are_noted():
     assert [note.parameter for note in fold([chunk]).fidelity] == ["logprobs"]
 
 
-RECORDED = b"""{"id":"c","created":1,"model":"m","system_fingerprint":"f","choices":[{"index":0,"text":" a","finish_reason":"stop",
+RECORDED = b"""{"id":"c","created":1,"model":"m","system_fingerprint":"f","choices":[{"index":0,"text":" a",
+"finish_reason":"stop",
 "logprobs":{"content":[{"id":5,"token":" a","bytes":[32,97],"logprob":-0.5,"top_logprobs":[]}]}}],
 "usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}"""
 

@@ -1,32 +1,36 @@
-"""The order of the modules, kept by reading the source: imports go down only, libraries stay in their rooms."""
+"""The order of the modules, kept by reading them: imports go down only, libraries stay in their rooms."""
 
 import ast
 from pathlib import Path
 
-import oai_nb
 import pytest
+
+import oai_nb
 
 PACKAGE = Path(oai_nb.__file__).parent
 LAYERS = [
-    {"errors", "checks", "parameters", "sse", "sampling", "visible"},
+    {"errors", "checks", "parameters", "signature", "sse", "sampling", "visible"},
     {"code", "request", "decode", "tokens", "measures", "completion", "fold"},
-    {"loop", "servers", "stream", "client", "settings", "local"},
-    {"tables", "plots", "strip"},
+    {
+        *("address", "keys", "deadline", "loop", "http", "intake", "servers", "peer", "run"),
+        *("completion_stream", "client", "settings", "local"),
+    },
+    {"markup", "pieces", "alternatives", "footer", "strip", "tables", "plots"},
     {"live"},
-    {"magic"},
+    {"options", "parser", "cell", "config", "completer", "magic"},
     {"__init__"},
 ]
 # Where each library may be imported; "anywhere" is the standard library.
 ROOMS = {
-    "httpx": {"client", "stream", "http", "local"},
+    "httpx": {"client", "http", "local"},
     "numpy": {"sampling", "local", "tables"},
     "pandas": {"tables"},
     "plotly": {"plots"},
     "msgspec": {"decode"},
     "threadpoolctl": {"local"},
     "platformdirs": {"local"},
-    "IPython": {"live", "magic"},
-    "traitlets": {"magic"},
+    "IPython": {"live", "cell", "completer", "magic"},
+    "traitlets": {"config"},
 }
 FACES = {"magic"}
 

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+
 from oai_nb.measures import entropy_bits, mean_logprob, perplexity, surprisal_bits
 
 HALF = math.log(0.5)

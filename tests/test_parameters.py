@@ -6,6 +6,7 @@ import contract
 import numpy as np
 import pytest
 import yaml
+
 from oai_nb.errors import InvalidRequestError
 from oai_nb.parameters import ANY, PARAMETERS, Range, check_all
 

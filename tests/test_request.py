@@ -12,6 +12,7 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from oai_nb import code
 from oai_nb.errors import InvalidRequestError
 from oai_nb.parameters import PARAMETERS, Range
@@ -94,7 +95,7 @@ def test_the_repr_is_short_and_makes_the_same_request():
 
 def test_the_signature_shows_every_parameter_by_name():
     parameters = inspect.signature(Request).parameters
-    assert list(parameters)[0] == "prompt" and set(PARAMETERS) <= set(parameters)
+    assert next(iter(parameters)) == "prompt" and set(PARAMETERS) <= set(parameters)
     assert parameters["n"].kind is inspect.Parameter.KEYWORD_ONLY
 
 

@@ -1,8 +1,11 @@
 """The event decoder: the standard's own examples, fed in nasty pieces."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from oai_nb.sse import Decoder
 
 
@@ -52,4 +55,4 @@ pieces = st.lists(
 def test_any_cut_of_the_bytes_gives_the_same_events(parts, cuts):
     raw = b"".join(parts)
     edges = [0, *sorted(cut for cut in cuts if cut < len(raw)), len(raw)]
-    assert decode(*(raw[a:b] for a, b in zip(edges, edges[1:]))) == decode(raw)
+    assert decode(*(raw[a:b] for a, b in pairwise(edges))) == decode(raw)

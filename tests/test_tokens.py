@@ -4,6 +4,7 @@ import json
 import math
 
 import pytest
+
 from oai_nb.decode import decode
 from oai_nb.fold import fold
 from oai_nb.request import Request
@@ -104,7 +105,8 @@ def test_a_first_token_without_logprob_is_kept_empty():
 
 def test_impossible_alternatives_have_probability_zero_and_valid_json():
     """D16."""
-    raw = b'{"choices":[{"text":"a","logprobs":{"tokens":["a"],"token_logprobs":[0.0],"top_logprobs":[{"a":0.0,"s":-Infinity,"x":NaN}]}}]}'
+    columns = b'{"tokens":["a"],"token_logprobs":[0.0],"top_logprobs":[{"a":0.0,"s":-Infinity,"x":NaN}]}'
+    raw = b'{"choices":[{"text":"a","logprobs":' + columns + b"}]}"
     choice = fold([decode(raw)]).choices[0]
     assert [math.exp(one.logprob) for one in choice.tokens[0].top] == [1.0, 0.0, 0.0]
     written = json.dumps(choice.to_dict(), allow_nan=False)

