@@ -193,7 +193,8 @@ class Completion:
     @staticmethod
     def from_json(text: str | bytes) -> Completion:
         """Return the completion in our record or in any server's answer. Raises BrokenStreamError."""
-        return _late("from_json", text)
+        completion: Completion = _late("from_json", text)
+        return completion
 
 
 def _recorded(choice: Choice) -> dict[str, Any]:

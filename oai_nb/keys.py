@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -35,6 +35,11 @@ class Key(str):
     def of(cls, text: str | None) -> Key | None:
         """Return what a user gives as a key, or may give by mistake; space around it is no part of it."""
         return None if text is None else cls(text.strip())
+
+
+def sealed(headers: Mapping[str, str] | None) -> dict[str, str]:
+    """Return headers by their names in lower case, with values that show nothing."""
+    return {name.lower(): Key(value) for name, value in (headers or {}).items()}
 
 
 class Mask:

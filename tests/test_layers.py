@@ -15,7 +15,7 @@ LAYERS = [
         *("address", "keys", "deadline", "loop", "http", "intake", "servers", "peer", "run"),
         *("completion_stream", "client", "settings", "local"),
     },
-    {"markup", "pieces", "alternatives", "footer", "strip", "tables", "plots"},
+    {"markup", "pieces", "alternatives", "footer", "strip", "tables", "table_view", "plots"},
     {"live"},
     {"options", "parser", "cell", "config", "completer", "magic"},
     {"__init__"},

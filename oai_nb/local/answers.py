@@ -56,8 +56,7 @@ def _echo(generation: Generation, candidate: Candidate) -> Part:
     if not generation.asked.scores_prompts:
         return Part(prompt.text, [], [], [], [])
     scores, count = generation.scores[candidate.prompt_index], len(prompt.ids)
-    offsets = generation.spelled(prompt).starts
-    return Part(prompt.text, list(prompt.ids), scores.logprobs[:count], scores.tops[:count], offsets)
+    return Part(prompt.text, list(prompt.ids), scores.logprobs[:count], scores.tops[:count], scores.starts)
 
 
 def _stretch(

@@ -28,8 +28,9 @@ DIGITS = 6
 
 @dataclass
 class Scores:
-    """The columns of a prompt's logprobs; the first token has none."""
+    """The columns of a prompt's tokens; the first has no logprob. `starts` are places in its text."""
 
+    starts: list[int]
     logprobs: list[float | None] = field(default_factory=lambda: [None])
     tops: list[Top | None] = field(default_factory=lambda: [None])
 
@@ -48,18 +49,17 @@ class Generation:
         """Yield, after each forward pass, the candidates that have changed; none while a prompt is read."""
         for index, prompt in enumerate(self.asked.prompts):
             begun = [Candidate(index, k, self.asked.stops) for k in range(self.asked.candidates)]
-            self.scores.append(Scores())
+            self.scores.append(Scores(self._starts(prompt)))
             if self.asked.max_tokens or self.asked.scores_prompts:
                 yield from self._prompt(prompt, begun)
             else:
                 yield from self._unwritten(begun)
 
-    def spelled(self, prompt: Prompt) -> Text:
-        """Return where in a prompt's text its tokens are."""
+    def _starts(self, prompt: Prompt) -> list[int]:
         text = Text()
-        for token in prompt.ids:
+        for token in prompt.ids if self.asked.scores_prompts else ():
             text.add(self._tokenizer.piece(token))
-        return text
+        return text.starts
 
     def _prompt(self, prompt: Prompt, begun: list[Candidate]) -> Iterator[Sequence[Candidate]]:
         ids = prompt.ids or (self._tokenizer.encode("<|endoftext|>")[0],)

@@ -120,12 +120,10 @@ def _fresh(target: Path, path: Path) -> Mapping[str, NDArray[np.float32]] | None
 
 
 def _source(path: Path) -> prepared.Source:
-    """Take a file's checksum. Raises WeightsError if it has the embedded model's name and other contents."""
+    """Take a file's checksum. Raises WeightsError if it stands in for the embedded file and is another."""
     state, checksum = path.stat(), fetch.sha256(path)
-    if not os.environ.get(MODEL) and path.name == SMOLLM2.file and checksum != SMOLLM2.member_sha256:
-        raise WeightsError(
-            f"{path} is damaged or of another version: delete it and {fetch.remedy()}",
-        )
+    if path in _places() and checksum != SMOLLM2.member_sha256:
+        raise WeightsError(f"{path} is damaged or of another version: delete it and {fetch.remedy()}")
     return prepared.Source(state.st_size, state.st_mtime_ns, checksum)
 
 

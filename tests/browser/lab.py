@@ -266,7 +266,7 @@ EXECUTE = """(panel, [key, command]) => {
     const end = value => { run.done = true; run.value = value; };
     jupyterapp.commands.execute(command).then(end, error => end(String(error)));
 }"""
-SHOW = """async i => {  // Jupyter makes and draws only the cells that are in view, and lower ones get pushed out
+SHOW = """async i => {  // Jupyter makes and draws only the cells in view; lower ones get pushed out of it
     const panel = jupyterapp.shell.currentWidget, cell = panel.content.widgets[i];
     const node = cell.outputArea.node, frame = panel.node.getBoundingClientRect();
     const shown = () => {

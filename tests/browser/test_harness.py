@@ -110,5 +110,5 @@ def test_a_click_reaches_the_kernel(front_end):
 def test_foreign_requests_and_console_errors_are_noticed(lab):
     page = lab.open("from IPython.display import HTML\nHTML('<img src=\"https://example.invalid/a.png\">')")
     page.run(0)
-    page.wait("() => document.querySelector('.jp-OutputArea img').complete")
+    page.wait("() => document.querySelector('.jp-OutputArea img')?.complete")
     assert page.foreign == ["https://example.invalid/a.png"] and page.errors

@@ -27,8 +27,8 @@ def test_the_quickstart_gives_a_story_a_table_and_a_heatmap_and_nothing_from_out
     assert "tokens/s" in page.text(story) and "max_tokens" in page.text(story)
     assert page.text(three).count("perplexity") == 3
     assert page.output(table).locator("table").count() == 1
-    page.output(heatmap).locator(".js-plotly-plot .heatmaplayer").wait_for()
-    assert page.output(cell_with(page, "completion.text")).inner_text().strip() == "' Paris'"
+    page.output(heatmap).locator(".js-plotly-plot .heatmaplayer").first.wait_for()
+    assert page.text(cell_with(page, "completion.text")).strip() == "' Paris'"
     assert page.foreign == [] and page.errors == []
     name = page.front.server.app
     for theme in ("light", "dark"):
@@ -63,11 +63,8 @@ def test_the_stop_button_keeps_the_text_and_stops_the_model_and_the_queue(front_
     page.interrupt()
     page.finish()
     shown, error = page.outputs(1)
-    assert (
-        error["ename"] == "Interrupted"
-        and "tokens kept" in error["traceback"][0]
-        and len(error["traceback"]) == 1
-    )
+    assert error["ename"] == "Interrupted" and len(error["traceback"]) == 1
+    assert "kept in long" in error["traceback"][0]
     assert "interrupted" in shown["data"]["text/html"]
     assert page.outputs(2) == [], "what was queued does not run"
     page.run(3)

