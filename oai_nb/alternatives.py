@@ -18,9 +18,9 @@ WIDEST = 24
 """Characters of a token that are shown."""
 
 
-def prob(one: Alternative) -> float:
-    """Return the probability of an alternative."""
-    return math.exp(min(0.0, one.logprob))
+def prob(one: Alternative | Token) -> float:
+    """Return a probability, 0 where it is unknown, never more than 1."""
+    return 0.0 if one.logprob is None else math.exp(min(0.0, one.logprob))
 
 
 def ranked(token: Token) -> tuple[Alternative, ...]:
@@ -80,8 +80,7 @@ def _own(token: Token) -> _Cell:
     """Return the token itself, in the colour that it has in the text."""
     if token.logprob is None:
         return _Cell(_short(token.shown))
-    chance = token.prob or 0.0
-    return _Cell(f"{_short(token.shown)} {percent(chance)}", shade(chance))
+    return _Cell(f"{_short(token.shown)} {percent(prob(token))}", shade(prob(token)))
 
 
 def _other(one: Alternative) -> _Cell:

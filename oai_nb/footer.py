@@ -33,9 +33,10 @@ def facts(completion: Completion) -> list[str]:
 
 def as_html(completion: Completion, legend: str = "") -> str:
     """Return the line and the chips."""
-    shown = [_HINT.sub(r"<code>\1</code>", isolated(fact)) for fact in facts(completion)]
-    if shown and completion.server is not None:
-        server, _, rest = facts(completion)[0].partition(" ")
+    said = facts(completion)
+    shown = [_HINT.sub(r"<code>\1</code>", isolated(fact)) for fact in said]
+    if completion.server is not None:
+        server, _, rest = said[0].partition(" ")
         shown[0] = f"<b>{isolated(server)}</b> {isolated(rest)}"
     line = "".join(f"<span>{one}</span>" for one in [*shown, *filter(None, [legend])])
     chips = "".join(_chip(text, sign) for sign, text in _remarks(completion))
@@ -93,16 +94,15 @@ def _count(completion: Completion) -> str:
     total = timing.total if timing is not None else None
     said = [f"{tokens:,} token{'' if tokens == 1 else 's'}"] if tokens else []
     if total is not None:
-        said = [" in ".join([*said, seconds(total)])]
+        said = [" in ".join([*said, _seconds(total)])]
         if tokens and total > 0:
             said.append(f"{_rate(tokens / total)} tokens/s")
     if timing is not None and timing.first_token is not None:
-        said.append(f"first after {seconds(timing.first_token)}")
+        said.append(f"first after {_seconds(timing.first_token)}")
     return " · ".join(said)
 
 
-def seconds(value: float) -> str:
-    """Return a duration, such as 0.21 s."""
+def _seconds(value: float) -> str:
     return f"{value:.2f} s" if value < 10 else f"{value:.0f} s"
 
 
@@ -148,7 +148,7 @@ def _chip(text: str, kind: str) -> str:
     return f'<span style="{style}">{isolated(text)}</span>'
 
 
-def unfinished(choice: Choice, completion: Completion) -> str:
+def ending(choice: Choice, completion: Completion) -> str:
     """Return why one choice of several ended, where they ended differently; else nothing."""
     differ = len({one.finish_reason for one in completion.choices}) > 1
     return (choice.finish_reason or "unfinished") if differ else ""

@@ -79,13 +79,10 @@ def quiet(inner: str) -> str:
     return f'<div style="{QUIET};margin-top:6px">{inner}</div>'
 
 
-def details(summary: str, inner: str, *, shut: bool = True) -> str:
+def details(summary: str, inner: str) -> str:
     """Return what opens on a click or by keyboard."""
-    style = f"{QUIET};cursor:pointer"
-    return (
-        f'<details style="margin-top:6px"{"" if shut else " open"}>'
-        f'<summary style="{style}">{summary}</summary>{inner}</details>'
-    )
+    head = f'<summary style="{QUIET};cursor:pointer">{summary}</summary>'
+    return f'<details style="margin-top:6px">{head}{inner}</details>'
 
 
 # --- surprise: amber deepening to orange, and a thicker line ---

@@ -11,7 +11,7 @@ import keyword
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from oai_nb.code import unescaped
 from oai_nb.errors import ConfigurationError
@@ -46,16 +46,20 @@ def parse(line: str) -> Options:
         if word == "--":
             break
         flag, equals, value = word.partition("=")
-        option = BY_FLAG.get(flag)
-        if option is None:
-            hint = did_you_mean(flag, BY_FLAG) or "write -- before a prompt that begins with a dash"
-            raise ConfigurationError(f"there is no option {flag}: {hint}")
+        option = BY_FLAG.get(flag) or _no_option(flag)
         if option.value is None and equals:
             raise ConfigurationError(f"{flag} takes no value: leave out {equals}{value}")
         if option.value is not None and not equals:
             value, end = _value(line, end, f"{flag} needs a value: {flag} {option.value}")
         asked = _TAKE.get(option.name, _take_parameter)(asked, option, flag, value)
     return replace(asked, rest=line[end + 1 :] if end else line)
+
+
+def _no_option(flag: str) -> NoReturn:
+    hint = did_you_mean(flag, BY_FLAG) or "write -- before a prompt that begins with a dash"
+    if flag in ("-h", "--help"):
+        hint = "%%complete? shows the help"
+    raise ConfigurationError(f"there is no option {flag}: {hint}")
 
 
 _OPTION_STARTS = re.compile(r"--?[A-Za-z]|--(?=\s|$)")

@@ -107,7 +107,7 @@ class _Rows:
             chosen = row if one.chosen else chosen
         if chosen is None and self._is_below(token):
             chosen = self.count
-            self._write(chosen, x, token.prob or 0.0, token.shown)
+            self._write(chosen, x, prob(token), token.shown)
         return chosen
 
     def _write(self, row: int, x: int, chance: float, shown: str) -> None:
@@ -144,10 +144,8 @@ def _trace(rows: _Rows) -> go.Heatmap:
     return go.Heatmap(
         z=rows.z,
         text=rows.text,
-        x0=0,
-        dx=1,
-        y0=1,
-        dy=1,
+        x=[*range(len(rows.tokens))],
+        y=[*range(1, len(rows.names) + 1)],
         zmin=0,
         zmax=1,
         colorscale=[[0, _UNLIKELY], [1, _LIKELY]],

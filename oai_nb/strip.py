@@ -11,9 +11,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from oai_nb import alternatives
+from oai_nb.alternatives import prob
 from oai_nb.completion import Choice, Completion
 from oai_nb.errors import InvalidRequestError
-from oai_nb.footer import as_html, as_text, unfinished
+from oai_nb.footer import as_html, as_text, ending
 from oai_nb.markup import (
     LINE,
     card,
@@ -43,6 +44,7 @@ LISTED = 100
 """How many tokens of one bundle are in the table of alternatives."""
 BOXED = 400
 """How many tokens of one bundle are shown one by one."""
+NO_TOKENS = "there are no tokens to show: ask with logprobs=5 (--logprobs 5 in a cell)"
 STAR = "★ likeliest"
 EXCERPT = 40
 """Characters of a prompt above its answers, where there are several prompts."""
@@ -72,15 +74,14 @@ def running(texts: Mapping[int, str], status: str, expected: int) -> dict[str, s
 
     `texts` holds what has come by the index of its choice, `expected` is the number of choices.
     """
-    indices = range(max([expected, 1, *(index + 1 for index in texts)]))
-    inner = [pre(escaped(texts.get(index, ""))) for index in indices]
-    if len(inner) > 1:
-        inner = [grid(card(f"<b>{index}</b>", "…", one) for index, one in enumerate(inner))]
-        text = "\n\n".join(f"[{index}]\n{printable(texts.get(index, ''))}" for index in indices)
+    so_far = dict.fromkeys(range(max(1, expected)), "") | dict(sorted(texts.items()))
+    if len(so_far) == 1:
+        html, text = pre(escaped(so_far[0])), printable(so_far[0])
     else:
-        text = printable(texts.get(0, ""))
+        html = grid(card(f"<b>{index}</b>", "…", pre(escaped(one))) for index, one in so_far.items())
+        text = "\n\n".join(f"[{index}]\n{printable(one)}" for index, one in so_far.items())
     return {
-        "text/html": whole(*inner, quiet(escaped(status))),
+        "text/html": whole(html, quiet(escaped(status))),
         "text/plain": f"{text}\n\n{printable(status)}",
     }
 
@@ -126,7 +127,7 @@ def _span(piece: Piece, *, with_title: bool) -> str:
     token, text = piece.token, _inked(piece.text)
     if token is None or token.logprob is None or not text:
         return text
-    style = shade(token.prob or 0.0)
+    style = shade(prob(token))
     attributes = f' style="{style}"' if style else ""
     if with_title:
         attributes += f' title="{_title(piece.tokens, token)}"'
@@ -151,7 +152,7 @@ def _title(tokens: Iterable[Token], token: Token) -> str:
     """Return the tokens of a piece, and what was likeliest at the least likely of them, a line each."""
     lines = [f"{in_title(one.shown)} {_odds(one)}" for one in tokens]
     for rank, one in enumerate(alternatives.ranked(token)[:3], 1):
-        lines.append(f"{rank} {in_title(one.shown)} {percent(alternatives.prob(one))}")
+        lines.append(f"{rank} {in_title(one.shown)} {percent(prob(one))}")
     return "&#10;".join(lines)
 
 
@@ -159,7 +160,7 @@ def _odds(token: Token) -> str:
     if token.logprob is None:
         return ""
     rank = f", rank {token.rank}" if token.rank else ""
-    return percent(token.prob or 0.0) + rank
+    return percent(prob(token)) + rank
 
 
 def _colored(completion: Completion) -> bool:
@@ -222,11 +223,10 @@ def likeliest(completion: Completion) -> int | None:
 
 
 def _measured(completion: Completion, choice: Choice) -> str:
-    mean, said = choice.mean_logprob, []
-    if mean is not None:
-        said = [f"{mean:.2f} per token", f"perplexity {_short(choice.perplexity or 0.0)}"]
-    reason = unfinished(choice, completion)
-    return " · ".join([*said, *([reason] if reason else [])])
+    mean, perplexity = choice.mean_logprob, choice.perplexity
+    said = [] if mean is None else [f"{mean:.2f} per token"]
+    said += [] if perplexity is None else [f"perplexity {_short(perplexity)}"]
+    return " · ".join(filter(None, [*said, ending(choice, completion)]))
 
 
 def _short(value: float) -> str:
@@ -250,6 +250,8 @@ def _asked(completion: Completion, choice: Choice) -> str:
 def _tokens(completion: Completion) -> tuple[str, str]:
     limit = max(20, BOXED // max(1, len(completion.choices)))
     html, text = [], []
+    if not any(choice.tokens for choice in completion.choices):
+        return pre(escaped(NO_TOKENS)), NO_TOKENS
     for choice in completion.choices:
         if len(completion.choices) > 1:
             html.append(quiet(f"<b>{choice.index}</b>"))
@@ -264,16 +266,16 @@ def _boxes(choice: Choice, limit: int) -> str:
     style = "display:flex;flex-wrap:wrap;gap:3px;font-size:13px;line-height:1.35"
     rest = len(choice.tokens) - limit
     more = quiet(f"{rest:,} more tokens: <code>completion.tokens_table()</code>") if rest > 0 else ""
-    return f'<div style="{style}">{boxes or _nothing()}</div>{more}'
+    return f'<div style="{style}">{boxes}</div>{more}'
 
 
 def _box(token: Token) -> str:
     known = token.logprob is not None
-    prob = percent(token.prob or 0.0) if known else "&nbsp;"
-    style = shade(token.prob or 0.0) if known else ""
+    chance = percent(prob(token)) if known else "&nbsp;"
+    style = shade(prob(token)) if known else ""
     shown = f'<code style="background:none;padding:0">{isolated(token.shown)}</code>'
     frame = f"border:{LINE};border-radius:3px;padding:1px 4px;text-align:center;{style}"
-    below = f'<small style="opacity:.8">{prob}</small>'
+    below = f'<small style="opacity:.8">{chance}</small>'
     return f'<span style="{frame}" title="{_title([token], token)}">{shown}<br>{below}</span>'
 
 

@@ -71,6 +71,13 @@ def test_a_front_end_gets_one_display_and_updates_of_it(kernel, model):
     assert "text/html" in messages[-1][1]["data"]
 
 
+def test_the_prompt_goes_out_byte_for_byte(kernel, model):
+    route = model.on(stream(event("Hello", finish_reason="stop"), DONE))
+    kernel.run("%%complete\n>>> {x}\n   \n$y ")
+    kernel.run("%complete Is it {x}?")
+    assert [seen.json["prompt"] for seen in route.requests] == [">>> {x}\n   \n$y ", "Is it {x}?"]
+
+
 def test_an_error_is_an_error_message_of_one_line_and_stops_run_all(kernel, model):
     model.on(failure(500, "boom"))
     messages, reply = kernel.run("%%complete\nx")

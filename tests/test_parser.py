@@ -136,9 +136,10 @@ def test_extra_is_json_or_else_text():
     ("line", "message"),
     [
         ("--temprature 1", "there is no option --temprature: did you mean --temperature?"),
-        ("--temp 1", "there is no option --temp"),
+        ("--temp 1", "there is no option --temp: did you mean --temperature?"),
         ("--top_p 1", "there is no option --top_p: did you mean --top-p?"),
         ("-x 1", "there is no option -x"),
+        ("--help", "there is no option --help: %%complete? shows the help"),
         ("--qqqqq", "write -- before a prompt that begins with a dash"),
         ("--show heatmp", "--show has no view 'heatmp': did you mean heatmap?"),
         ("--show qqq", "there are text, tokens, table, heatmap, compare"),
