@@ -159,8 +159,8 @@ def _title(tokens: Iterable[Token], token: Token) -> str:
 def _odds(token: Token) -> str:
     if token.logprob is None:
         return ""
-    rank = f", rank {token.rank}" if token.rank else ""
-    return percent(prob(token)) + rank
+    below = ", below these" if token.top else ""
+    return percent(prob(token)) + (f", rank {token.rank}" if token.rank else below)
 
 
 def _colored(completion: Completion) -> bool:
@@ -257,7 +257,7 @@ def _tokens(completion: Completion) -> tuple[str, str]:
             html.append(quiet(f"<b>{choice.index}</b>"))
             text.append(f"[{choice.index}]")
         html.append(_boxes(choice, limit))
-        text += alternatives.lines(choice, LISTED)
+        text += alternatives.lines(choice, max(10, LISTED // len(completion.choices)))
     return "".join(html) + quiet(legend()), "\n".join(text)
 
 

@@ -198,7 +198,7 @@ def _from_columns(choice: Choice) -> dict[str, Column] | None:
     known = np.array(own, dtype="float64")
     if np.isnan(logprob).any() or np.isnan(known).sum() != own.count(None):
         return None
-    token, text = _objects(list(chain.from_iterable(given))), _objects(texts)
+    token, text = np.fromiter(chain.from_iterable(given), "object", len(logprob)), _objects(texts)
     position = np.repeat(np.arange(len(given)), lengths)
     rows = _Rows(position, token, logprob, _chosen(position, token, logprob, text, known))
     return _named(_sorted(_with_chosen(rows, text, known, lengths)), choice, lengths)
@@ -244,8 +244,8 @@ def _named(rows: _Rows, choice: Choice, listed: Column) -> dict[str, Column]:
     asked = choice.asked_logprobs
     k = listed[listed > 0].min(initial=np.iinfo("int64").max) if asked is None else asked
     lengths = np.bincount(rows.position, minlength=1)
-    length = lengths[rows.position]
-    rank = np.arange(1, len(length) + 1) - (np.cumsum(lengths) - lengths)[rows.position]
+    length = np.repeat(lengths, lengths)
+    rank = np.arange(1, len(length) + 1) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     rank[rows.chosen & (rank == length) & (length > k)] = _UNKNOWN
     ids, token_id = choice.token_ids, np.full(len(rank), _UNKNOWN)
     if ids is not None and len(ids) == len(listed):
@@ -255,7 +255,7 @@ def _named(rows: _Rows, choice: Choice, listed: Column) -> dict[str, Column]:
         "position": rows.position,
         "rank": rank,
         "token": rows.token,
-        "shown": _objects(list(map(_shown.__getitem__, rows.token.tolist()))),
+        "shown": np.fromiter(map(_shown.__getitem__, rows.token.tolist()), "object", len(rank)),
         "token_id": token_id,
         "logprob": rows.logprob,
         "prob": np.exp(rows.logprob),

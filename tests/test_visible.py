@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oai_nb.visible import visible
+from oai_nb.visible import printable, visible
 
 ODD = [" the", "the", "\n", "\\n", "", "\t", "<b>x</b>", "<script>alert(1)</script>", "&lt;", "\u00a0"]
 
@@ -49,3 +49,23 @@ def test_two_texts_never_look_alike(one, other):
 @given(st.text(min_size=1))
 def test_what_is_shown_is_printable(text):
     assert visible(text).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain\n\ttext, é 日本語 שלום\u00a0", "plain\n\ttext, é 日本語 שלום\u00a0"),
+        ("\x1b[31m\x07\r\n", "␛[31m␇␍\n"),
+        ("a\u202eb\u200b\ufeff", "a⟨U+202E⟩b⟨U+200B⟩⟨U+FEFF⟩"),
+        ("a\u2028b\x85", "a⟨U+2028⟩b⟨U+0085⟩"),
+        ("👩\u200d👧 می\u200cخواهم", "👩\u200d👧 می\u200cخواهم"),
+        ("a\u200db \u200d", "a⟨U+200D⟩b ⟨U+200D⟩"),
+    ],
+)
+def test_running_text_keeps_what_is_drawn_and_shows_what_would_act(text, shown):
+    assert printable(text) == shown
+
+
+@given(st.text())
+def test_printable_text_is_printable_again(text):
+    assert printable(printable(text)) == printable(text)
