@@ -29,7 +29,7 @@ LISTED = 40
 LABEL = 9
 """Characters of a token in one line of a cell; longer ones take a second."""
 FEW = 8
-"""Positions that fit a narrow window; where there are more, an overview below moves the view."""
+"""Positions that fit any window; where there are more, an overview below moves the view."""
 
 _UNLIKELY, _LIKELY, _INK = "#bcc6d1", "#2b87f0", "#111"
 _GREY = "#7b7b7b"  # as far from white as from JupyterLab's black
@@ -153,7 +153,7 @@ def _trace(rows: _Rows) -> go.Heatmap:
         ygap=2,
         texttemplate="%{text}",
         textfont={"color": _INK},
-        hovertemplate="%{text}  %{z:.2%}<extra>position %{x}, rank %{y}</extra>",
+        hovertemplate="%{text}  %{z:.2%}<extra>position %{x:d}, rank %{y}</extra>",
         hoverongaps=False,
         colorbar={
             "thickness": 9,
@@ -212,17 +212,14 @@ def _width(rows: _Rows) -> float:
 def _positions(names: list[str], total: int, ratio: float, overview: float) -> dict[str, Any]:
     """Return the axis of the positions: numbers, which keep equal tokens apart, named by the tokens.
 
-    Tied to the axis of the ranks, whose height is fixed, cells have one width in any window; as many
-    positions are in view as fit, and the overview (that part of the height) reaches the rest.
+    A few are all in view. More are tied to the axis of the ranks, whose height is fixed, so that cells have
+    one width in any window; as many are in view as fit, and the overview (that part of the height) reaches
+    the rest.
     """
     end = len(names) - 1 + _EDGE
     first = f" (the first {len(names):,} of {total:,})" if total > len(names) else ""
     axis = {
-        "range": [-_EDGE, _EDGE],  # widened to what fits
-        "constrain": "range",
-        "constraintoward": "left",
-        "scaleanchor": "y",
-        "scaleratio": round(ratio, 3),
+        "range": [-_EDGE, FEW - 1 + _EDGE],
         "tickvals": [*range(len(names))],
         "ticktext": names,
         "tickfont": {"size": 11},
@@ -231,7 +228,15 @@ def _positions(names: list[str], total: int, ratio: float, overview: float) -> d
         "showgrid": False,
         "zeroline": False,
     }
-    if overview:
-        axis |= {"minallowed": -_EDGE, "maxallowed": end}
-        axis["rangeslider"] = {"range": [-_EDGE, end], "thickness": round(overview, 3), "bgcolor": _CLEAR}
-    return axis
+    if not overview:
+        return axis
+    return axis | {
+        "range": [-_EDGE, _EDGE],  # widened to what fits
+        "constrain": "range",
+        "constraintoward": "left",
+        "scaleanchor": "y",
+        "scaleratio": round(ratio, 3),
+        "minallowed": -_EDGE,
+        "maxallowed": end,
+        "rangeslider": {"range": [-_EDGE, end], "thickness": round(overview, 3), "bgcolor": _CLEAR},
+    }

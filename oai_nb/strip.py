@@ -33,8 +33,7 @@ from oai_nb.markup import (
 from oai_nb.pieces import Piece, pieces
 from oai_nb.servers import prompts
 from oai_nb.tokens import Token
-from oai_nb.visible import EMPTY, NEWLINE, NO_BREAK, SPACE, TAB
-from oai_nb.visible import printable as printable  # for whoever prints a text as it comes
+from oai_nb.visible import EMPTY, NEWLINE, NO_BREAK, SPACE, TAB, printable
 
 KINDS = ("text", "tokens", "compare")
 """What a bundle can show."""
@@ -86,11 +85,6 @@ def running(texts: Mapping[int, str], status: str, expected: int) -> dict[str, s
     }
 
 
-def footer(completion: Completion) -> str:
-    """Return what is to be said of an answer below its text, as lines of text."""
-    return as_text(completion)
-
-
 # --- the text ---
 
 
@@ -102,7 +96,7 @@ def _text(completion: Completion) -> tuple[str, str]:
         html = token_strip(choices[0]) if choices else pre(_nothing())
         text = printable(completion.text) or f"({EMPTY} no text)"
     html += _alternatives(completion) + as_html(completion, legend() if _colored(completion) else "")
-    return html, f"{text}\n\n{footer(completion)}"
+    return html, f"{text}\n\n{as_text(completion)}"
 
 
 def token_strip(choice: Choice, titled: int = TITLED) -> str:

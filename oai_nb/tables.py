@@ -194,8 +194,11 @@ def _from_columns(choice: Choice) -> dict[str, Column] | None:
         return None
     given = [row or {} for row in listed]
     lengths = np.fromiter(map(len, given), "int64", len(given))
-    logprob = np.array([*chain.from_iterable(map(dict.values, given))], dtype="float64")
     known = np.array(own, dtype="float64")
+    try:
+        logprob = np.fromiter(chain.from_iterable(map(dict.values, given)), "float64", lengths.sum())
+    except TypeError:  # null
+        return None
     if np.isnan(logprob).any() or np.isnan(known).sum() != own.count(None):
         return None
     token, text = np.fromiter(chain.from_iterable(given), "object", len(logprob)), _objects(texts)

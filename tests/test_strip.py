@@ -240,7 +240,6 @@ def test_compare_begins_with_the_likeliest():
 def test_the_footer_belongs_to_the_text():
     answer = completion(choice(["a"]), model="model-x")
     assert "model-x" in show(answer)["text/html"] and "model-x" not in show(answer, "tokens")["text/html"]
-    assert "model-x" in strip.footer(answer)
 
 
 def test_every_token_by_itself_with_its_probability():
