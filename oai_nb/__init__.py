@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from oai_nb.client import Client
     from oai_nb.completion import Completion
+    from oai_nb.completion_stream import CompletionStream
     from oai_nb.deadline import Limits
     from oai_nb.errors import (
         AuthenticationError,
@@ -42,6 +43,7 @@ _HOMES = {
     "oai_nb.deadline": ("Limits",),
     "oai_nb.request": ("Request",),
     "oai_nb.completion": ("Completion",),
+    "oai_nb.completion_stream": ("CompletionStream",),
     "oai_nb.errors": (
         "AuthenticationError",
         "BrokenStreamError",
@@ -64,6 +66,7 @@ __all__ = [
     "BrokenStreamError",
     "Client",
     "Completion",
+    "CompletionStream",
     "ConfigurationError",
     "ConnectError",
     "Interrupted",

@@ -7,13 +7,13 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from oai_nb.code import DEFAULT_BASE_URL
 from oai_nb.errors import ConfigurationError
 from oai_nb.keys import Key, looks_like_a_key
 
 LOCAL = "local"
 """The address of the embedded model."""
-
-OPENAI = "https://api.openai.com/v1"
+OPENAI = DEFAULT_BASE_URL
 
 _FORMS = f'give "{LOCAL}" or an address such as http://localhost:8000/v1'
 

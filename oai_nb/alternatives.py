@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from oai_nb.completion import Choice
 from oai_nb.markup import isolated, percent, pre, shade, tint
+from oai_nb.servers import alternatives_came
 from oai_nb.tokens import Alternative, Token
 
 RANKS = 5
@@ -94,12 +95,5 @@ def _short(shown: str) -> str:
 
 def _missing(choice: Choice) -> dict[int, str]:
     """Say at which positions the server listed fewer alternatives than were asked for."""
-    asked, logprobs = choice.asked_logprobs, choice.logprobs
-    if not asked or logprobs is None:
-        return {}
-    sizes: Sequence[int]
-    if logprobs.content is not None:
-        sizes = [len(entry.get("top_logprobs") or ()) for entry in logprobs.content]
-    else:
-        sizes = [asked if row is None else len(row) for row in logprobs.top_logprobs or ()]
-    return {i: f"{size} of {asked} came" for i, size in enumerate(sizes) if size < asked}
+    asked, sizes = choice.asked_logprobs or 0, enumerate(alternatives_came(choice))
+    return {i: f"{size} of {asked} came" for i, size in sizes if size is not None and size < asked}

@@ -35,13 +35,14 @@ def _joined(lines: list[str], start: int) -> tuple[str, int]:
 class PromptLine:
     """A token transformer of IPython's: hands ``%complete PROMPT`` over as it was typed.
 
-    A final ``?`` stays a question to the model and blanks at the end stay. ``%complete?`` is still a call
-    for help, and a line that ends in a backslash is still IPython's to continue.
+    A final ``?`` stays a question to the model and blanks at the end stay, also in ``%time %complete Why?``.
+    ``%complete?`` is still a call for help, and a line that ends in a backslash IPython's to continue.
     """
 
     priority = 1  # before IPython's own HelpEnd (5) and EscapedCommand (10)
 
-    _starts = re.compile(rf"{LINE}[ \t](?!\s*\?{{1,2}}\s*$)(?!.*\\\r?\n?$)")
+    _name = rf"{LINE[1:]}|\w+(?=[ \t](?:.*[ \t])?{LINE}[ \t])"  # or a magic that is given the whole line
+    _starts = re.compile(rf"%(?:{_name})[ \t](?!\s*\?{{1,2}}\s*$)(?!.*\\\r?\n?$)")
 
     def __init__(self, row: int, column: int) -> None:
         self.start_line, self.start_col = row, column  # IPython's names: it sorts transformers by them
@@ -58,25 +59,31 @@ class PromptLine:
     def transform(self, lines: list[str]) -> list[str]:
         """Return the lines with the call in place of the magic."""
         text, rest = _joined(lines, self.start_line)
-        words = re.sub(r"\r?\n$", "", text[self.start_col + len(LINE) + 1 :])
-        call = f"{text[: self.start_col]}get_ipython().run_line_magic('complete', {words!r})\n"
+        name, words = re.split(r"[ \t]", re.sub(r"\r?\n$", "", text[self.start_col + 1 :]), maxsplit=1)
+        call = f"{text[: self.start_col]}get_ipython().run_line_magic({name!r}, {words!r})\n"
         return [*lines[: self.start_line], call, *lines[rest:]]
 
 
 class TypedCell:
-    """The cell that runs, as it was typed: IPython's ``pre_run_cell`` and ``post_run_cell`` tell."""
+    """The cell that runs, as it was typed: IPython's ``pre_run_cell`` and ``post_run_cell`` tell.
+
+    Some magics, such as ``%%capture``, run their body as a cell of its own, which IPython has cleaned by
+    then: what was typed is the outermost.
+    """
 
     def __init__(self, shell: Any) -> None:
         self.shell = shell
-        self._raw = ""
+        self._running: list[Any] = []
 
     def begin(self, info: Any) -> None:
-        """Remember a cell."""
-        self._raw = info.raw_cell or ""
+        """Remember a cell, within the one that runs."""
+        self._running.append(info)
 
-    def end(self, _: Any) -> None:
-        """Forget it."""
-        self._raw = ""
+    def end(self, result: Any) -> None:
+        """Forget it, and what began within it; or, where nobody knows which has ended, all."""
+        ended = None if result is None else result.info
+        places = [place for place, info in enumerate(self._running) if ended is None or info is ended]
+        del self._running[places[0] if places else len(self._running) :]
 
     def prompt(self, line: str, cell: str, *, raw: bool) -> str:
         """Return the body of the call ``run_cell_magic("complete", line, cell)``, byte for byte.
@@ -92,7 +99,9 @@ class TypedCell:
     def _body(self, line: str, cell: str) -> tuple[str, str]:
         """Find the body in the cell as it was typed, if that makes this very call; else trust IPython."""
         call = f"get_ipython().run_cell_magic('complete', {line!r}, {cell!r})\n"
-        for head in re.finditer(rf"^[ \t]*{CELL}(?:[ \t].*?)?(\r?\n|\Z)", self._raw, re.MULTILINE):
-            if self.shell.transform_cell(self._raw[head.start() :]) == call:
-                return self._raw[head.end() :], head[1] or "\n"
+        for info in self._running:
+            raw = info.raw_cell or ""
+            for head in re.finditer(rf"^[ \t]*{CELL}(?:[ \t].*?)?(\r?\n|\Z)", raw, re.MULTILINE):
+                if self.shell.transform_cell(raw[head.start() :]) == call:
+                    return raw[head.end() :], head[1] or "\n"
         return cell, "\n"

@@ -11,6 +11,8 @@ import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from oai_nb.visible import printable
+
 
 class Bounds(Protocol):
     """A smallest and a largest value, either of which may be None."""
@@ -26,38 +28,44 @@ class Refused(Exception):  # noqa: N818 - never leaves parameters.py
 
 
 def shown(value: Any, width: int = 40) -> str:
-    """Return a value's repr, cut in the middle when it is long."""
-    text = repr(value)
+    """Return a value's repr on one line, cut in the middle when it is long."""
+    text = printable(" ".join(line.strip() for line in repr(value).splitlines()))
     return text if len(text) <= width else f"{text[: width // 2]}…{text[-width // 3 :]}"
 
 
 def allowed(bounds: Bounds) -> str:
     """Say a range in words."""
     low, high = bounds.minimum, bounds.maximum
-    if high is None:
-        return f"at least {low}"
-    return f"from {low} to {high}"
+    if low is None:
+        return "any number" if high is None else f"at most {high}"
+    return f"at least {low}" if high is None else f"from {low} to {high}"
+
+
+def _must_be(bounds: Bounds, what: str = "") -> str:
+    """Return the end of a sentence that says the range; nothing where there is none."""
+    is_open = bounds.minimum is None and bounds.maximum is None
+    return "" if is_open else f": it must be {what}{allowed(bounds)}"
 
 
 def within(value: Any, bounds: Bounds) -> Any:
     """Return `value` if it lies in `bounds`."""
     low, high = bounds.minimum, bounds.maximum
     if (low is not None and value < low) or (high is not None and value > high):
-        raise Refused(f"is out of range: it must be {allowed(bounds)}")
+        raise Refused(f"is out of range{_must_be(bounds)}")
     return value
 
 
 def number(value: Any, bounds: Bounds) -> float:
     """Take a finite real number; 12 digits are kept, so that 0.1 + 0.2 is sent as 0.3."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise Refused(f"is not a number: it must be one {allowed(bounds)}")
+        raise Refused(f"is not a number{_must_be(bounds, 'one ')}")
     # A float32 means the short decimal that it prints, not the long one of its widening.
     try:
         exact = float(str(value)) if hasattr(value, "dtype") else float(value)
     except OverflowError:
         exact = math.inf
     if not math.isfinite(exact):
-        raise Refused(f"is not finite: it must be {allowed(bounds)}")
+        raise Refused(f"is not finite{_must_be(bounds)}")
     return float(f"{within(exact, bounds):.12g}")
 
 
@@ -65,7 +73,7 @@ def integer(value: Any, bounds: Bounds) -> int:
     """Take a whole number; 3.0 is one."""
     whole = isinstance(value, numbers.Integral) or (isinstance(value, float) and value.is_integer())
     if isinstance(value, bool) or not whole:
-        raise Refused(f"is not a whole number: it must be one {allowed(bounds)}")
+        raise Refused(f"is not a whole number{_must_be(bounds, 'one ')}")
     return int(within(int(value), bounds))
 
 
@@ -129,7 +137,8 @@ def stop(value: Any, bounds: Bounds) -> tuple[str, ...]:
     """Take one text or up to `bounds.maximum` of them, none empty."""
     texts = (value,) if isinstance(value, str) else _items(value)
     if not texts or not all(isinstance(text, str) for text in texts):
-        raise Refused(f"is neither a text nor a list of up to {bounds.maximum} texts")
+        most = "" if bounds.maximum is None else f"up to {bounds.maximum} "
+        raise Refused(f"is neither a text nor a list of {most}texts")
     if "" in texts:
         raise Refused("has an empty text, which would stop at once: leave it out")
     if bounds.maximum is not None and len(texts) > bounds.maximum:
@@ -147,7 +156,7 @@ def logit_bias(value: Any, bounds: Bounds) -> dict[str, int]:
 def _token_key(key: Any) -> str:
     digits = str(key) if not isinstance(key, bool) else ""
     if not (digits.isascii() and digits.isdigit()):
-        raise Refused(f"has the key {key!r}: keys are token ids, as whole numbers")
+        raise Refused(f"has the key {shown(key)}: keys are token ids, as whole numbers")
     return str(int(digits))
 
 
@@ -167,5 +176,5 @@ def stream_options(value: Any, bounds: Bounds) -> dict[str, bool]:
         raise Refused('is not a mapping, such as {"include_usage": true}')
     for name in value:
         if name not in STREAM_OPTIONS:
-            raise Refused(f"has {name!r}: there are only {' and '.join(STREAM_OPTIONS)}")
+            raise Refused(f"has {shown(name)}: there are only {' and '.join(STREAM_OPTIONS)}")
     return {name: boolean(flag, bounds) for name, flag in value.items() if flag is not None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import json
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from oai_nb import address, loop, servers
 from oai_nb.completion import Completion, Note, Server
@@ -13,12 +13,12 @@ from oai_nb.completion_stream import SLICE, CompletionStream
 from oai_nb.deadline import Deadline, Limits, as_limits
 from oai_nb.errors import ConfigurationError, Interrupted, InvalidRequestError, OaiNbError
 from oai_nb.http import Http, TryAgain
-from oai_nb.keys import Key, Mask, sealed
+from oai_nb.keys import Key, Mask, sealed, secrets
 from oai_nb.parameters import PARAMETERS
 from oai_nb.parameters import Limits as Ranges
 from oai_nb.peer import Peer
 from oai_nb.request import Request, as_request
-from oai_nb.run import Run
+from oai_nb.run import Run, as_ours
 from oai_nb.signature import shows_parameters
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ T = TypeVar("T")
 
 NO_LIMITS = Limits(None, None, None, None)
 """What holds for the embedded model: it cannot fall silent, and may first have to be fetched."""
-
-_SECRET = ("auth", "key", "token", "secret", "cookie")
 
 
 class Client:
@@ -55,11 +53,14 @@ class Client:
         max_retries: int = 2,
     ) -> None:
         # So that no traceback shows a key:
-        base_url, api_key, headers = Key.of(base_url), Key.of(api_key), sealed(headers)
+        base_url, api_key, headers, fault = sealed(base_url, api_key, headers)
+        fault = fault or _fault(max_retries, model=model, organization=organization, project=project)
+        if fault:
+            raise ConfigurationError(fault)
         where = address.parse(base_url)
         sent = _headers(api_key, headers, organization, project)
-        mask = Mask([api_key, *_secrets(sent)])
-        self._peer = Peer(Http(where, sent, mask, _source(transport, where)), model)
+        mask = Mask([api_key, *secrets(sent)])
+        self._peer = Peer(Http(where, sent, mask, self._source(transport, where)), model)
         self._closed = False
         self.max_retries = max_retries
         self.timeout = timeout
@@ -119,10 +120,8 @@ class Client:
 
         What cannot be streamed (best_of above n) or is not to be (``stream=False``) comes in one chunk.
         """
-        if parameters.get("stream_options") is not None:
-            parameters.setdefault("stream", True)
-        request = self.request(prompt_or_request, **parameters)
-        if (request.best_of or 0) > (request.n or 1):
+        request = self.stream_request(prompt_or_request, **parameters)
+        if _ranked(request):
             note = Note("changed", "not streamed: best_of above n comes only as a whole", "stream")
             return self._start(request, streamed=False, notes=(note,))
         return self._start(request, streamed=request.stream is not False)
@@ -136,6 +135,16 @@ class Client:
             if error.parameter not in servers.VARYING or not self._now_known():
                 raise
         return as_request(prompt_or_request, parameters, self.limits)
+
+    @shows_parameters
+    def stream_request(self, prompt_or_request: Any = None, **parameters: Any) -> Request:
+        """Return a request for `stream`: as `request` does, but `stream_options` need no ``stream=True``."""
+        options = parameters.get("stream_options")
+        if options is None:
+            return self.request(prompt_or_request, **parameters)
+        request = self.request(prompt_or_request, **parameters | {"stream_options": None})
+        implied = {"stream": True} if request.stream is None and not _ranked(request) else {}
+        return self.request(request, stream_options=options, **implied)
 
     def models(self) -> list[str]:
         """Return the ids of the server's models. Raises OaiNbError, or Interrupted."""
@@ -159,9 +168,27 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a client is not pickled or copied, for it holds a key: make one where it is needed")
+
     def __repr__(self) -> str:
+        server = self.server
+        kind = "" if server.kind in ("local", "unknown") else f" ({server.kind})"
         model = "" if self.model is None else f", model={self.model!r}"
-        return f"<Client of {self.server.base_url} ({self.server.kind}){model}>"
+        return f"<Client {server.base_url}{kind}{model}>"
+
+    def _source(
+        self, transport: httpx.AsyncBaseTransport | None, where: address.Address
+    ) -> Callable[[], httpx.AsyncBaseTransport] | None:
+        """Return what makes the transport; None for the network."""
+        if transport is not None:
+            return lambda: transport
+        return self._embedded if where.is_local else None
+
+    def _embedded(self) -> httpx.AsyncBaseTransport:
+        from oai_nb.local.transport import LocalTransport
+
+        return LocalTransport(notify=self._peer.notify)
 
     def _start(self, request: Request, *, streamed: bool, notes: tuple[Note, ...] = ()) -> CompletionStream:
         self._check_open()
@@ -189,14 +216,13 @@ class Client:
         future = loop.submit(_within(self.timeout, question))
         try:
             while not concurrent.futures.wait([future], SLICE).done:
-                pass
+                self._peer.tell()
         except KeyboardInterrupt:
             future.cancel()
             raise Interrupted("the server was not waited for") from None
         error = future.exception()
-        if isinstance(error, OaiNbError):
-            error.__cause__ = error.__context__ = None  # they hold the request and its key
-            raise error.with_traceback(None)
+        if isinstance(error, Exception):
+            raise as_ours(error, self._peer.http.mask)
         return future.result()
 
 
@@ -208,19 +234,9 @@ async def _within(limits: Limits, question: Callable[[Deadline], Coroutine[Any, 
             raise again.error from None
 
 
-def _source(
-    transport: httpx.AsyncBaseTransport | None, where: address.Address
-) -> Callable[[], httpx.AsyncBaseTransport] | None:
-    """Return what makes the transport; None for the network."""
-    if transport is not None:
-        return lambda: transport
-    return _embedded if where.is_local else None
-
-
-def _embedded() -> httpx.AsyncBaseTransport:
-    from oai_nb.local.transport import LocalTransport
-
-    return LocalTransport()
+def _ranked(request: Request) -> bool:
+    """Tell whether the candidates compete, which only a whole answer can settle."""
+    return (request.best_of or 0) > (request.n or 1)
 
 
 def _headers(
@@ -241,15 +257,19 @@ def _headers(
     return headers
 
 
-def _secrets(headers: Mapping[str, str]) -> list[str]:
-    """Return the values of the headers that may hold keys."""
-    secret = [value for name, value in headers.items() if any(word in name for word in _SECRET)]
-    return [part for value in secret for part in (value, value.removeprefix("Bearer "))]
+def _fault(max_retries: object, **texts: object) -> str:
+    """Say what is wrong with the types of arguments, if anything is, and nothing of their values."""
+    for name, text in texts.items():
+        if not isinstance(text, str | None):
+            return f"{name} is to be a text, not {type(text).__name__}"
+    if isinstance(max_retries, bool) or not isinstance(max_retries, int):
+        return f"max_retries is to be a whole number, not {type(max_retries).__name__}"
+    return ""
 
 
 def _check_extra(request: Request) -> None:
     """Raise InvalidRequestError where what goes beyond the API is not JSON."""
     try:
         json.dumps(dict(request.extra), ensure_ascii=False, allow_nan=False).encode()
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidRequestError(f"extra cannot be sent as JSON: {error}", parameter="extra") from None

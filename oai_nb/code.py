@@ -58,8 +58,8 @@ def _option(name: str, value: Any) -> list[str]:
     parameter = PARAMETERS[name]
     if name == "prompt":
         return []
-    if parameter.kind == "boolean":
-        return [parameter.option if value else parameter.option.replace("--", "--no-")]
+    if parameter.off is not None:
+        return [parameter.option if value else parameter.off]
     if name == "stop":
         return [word for text in value for word in (parameter.option, escaped(text))]
     if isinstance(value, Mapping):

@@ -26,8 +26,11 @@ class Suggestions(NamedTuple):
     kind: str = "option"
 
 
-def suggest(typed: str, models: Iterable[str] = ()) -> Suggestions:
-    """Return what may follow `typed`, which stands between the magic's name and the cursor."""
+def suggest(typed: str, models: Callable[[], Iterable[str]] = tuple) -> Suggestions:
+    """Return what may follow `typed`, which stands between the magic's name and the cursor.
+
+    `models` is asked only where a model may stand.
+    """
     try:
         fragment, waiting, used = _look(typed)
     except ConfigurationError:  # an open quote: a text of the user's own
@@ -63,8 +66,8 @@ def _look(typed: str) -> tuple[str, Option | None, set[str]]:
             waiting = option if option.value is not None and not equals else None
 
 
-def _values(option: Option, fragment: str, models: Iterable[str]) -> Suggestions:
-    known = models if option.name == "model" else option.values
+def _values(option: Option, fragment: str, models: Callable[[], Iterable[str]]) -> Suggestions:
+    known = models() if option.name == "model" else option.values
     done: list[str] = []
     if option.name == "show":
         *done, fragment = fragment.split(",")
@@ -85,7 +88,7 @@ def matcher(models: Callable[[], Sequence[str]]) -> Callable[[Any], dict[str, An
     def match(context: Any) -> dict[str, Any]:
         """Complete the options of %%complete and %complete."""
         typed = _typed(context)
-        found = Suggestions("") if typed is None else suggest(typed, models())
+        found = Suggestions("") if typed is None else suggest(typed, models)
         completions = [SimpleCompletion(word, type=found.kind) for word in found.words]
         answer = {"completions": completions, "suppress": bool(completions), "ordered": True}
         return answer | ({"matched_fragment": found.fragment} if completions else {})

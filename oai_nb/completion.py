@@ -6,17 +6,17 @@ figures are looked up when called, so that this module needs neither pandas nor 
 
 from __future__ import annotations
 
-import importlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
-from oai_nb import measures
+from oai_nb import imports, measures
 from oai_nb.decode import Logprobs
 from oai_nb.request import Request
-from oai_nb.tokens import Token, finite, legacy, tokens_of
+from oai_nb.tokens import Token, echoed, legacy, tokens_of
 
 RECORD = 1
 """The version of our own record, as `Completion.to_json` writes it."""
@@ -63,7 +63,10 @@ class Note:
 
 @dataclass(frozen=True)
 class Choice:
-    """One answer among several. `logprobs` is the API's object; `tokens` is made from it when asked for."""
+    """One answer among several. `logprobs` is the API's object; `tokens` is made from it when asked for.
+
+    `asked_echo` is the prompt that `text` was asked to begin with, None where no echo was asked for.
+    """
 
     index: int
     text: str
@@ -71,6 +74,7 @@ class Choice:
     logprobs: Logprobs | None = None
     token_ids: tuple[int, ...] | None = None
     asked_logprobs: int | None = field(default=None, repr=False)
+    asked_echo: str | tuple[int, ...] | None = field(default=None, repr=False)
 
     @cached_property
     def tokens(self) -> tuple[Token, ...]:
@@ -79,15 +83,39 @@ class Choice:
             return ()
         return tokens_of(self.logprobs, self.token_ids, self.asked_logprobs)
 
+    @cached_property
+    def echoed(self) -> int:
+        """Give how many of the first tokens are the echoed prompt's."""
+        return 0 if self.asked_echo is None else echoed(self.tokens, self.text, self.asked_echo)
+
+    @property
+    def generated(self) -> tuple[Token, ...]:
+        """Give the tokens beyond the echoed prompt."""
+        return self.tokens[self.echoed :]
+
+    @property
+    def generated_count(self) -> int:
+        """Give how many tokens were generated, as far as ids or logprobs tell; 0 where neither came."""
+        if self.token_ids is not None and len(self.token_ids) != len(self.tokens):
+            return len(self.token_ids)  # servers give the prompt's ids only beside its logprobs
+        return len(self.generated)
+
     @property
     def mean_logprob(self) -> float | None:
-        """Give the mean logprob per token in nats, or None without logprobs."""
-        return measures.mean_logprob(token.logprob for token in self.tokens)
+        """Give the mean logprob in nats of a generated token, or of the prompt's where none was generated.
+
+        It is None without logprobs.
+        """
+        return measures.mean_logprob(self._scored)
 
     @property
     def perplexity(self) -> float | None:
         """Give exp(-mean logprob), or None without logprobs."""
-        return measures.perplexity(token.logprob for token in self.tokens)
+        return measures.perplexity(self._scored)
+
+    @property
+    def _scored(self) -> list[float | None]:
+        return [token.logprob for token in self.generated or self.tokens]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the contract's JSON of one choice, plus `token_ids` where they are known."""
@@ -135,10 +163,10 @@ class Completion:
 
     @property
     def completion_tokens(self) -> int | None:
-        """Give how many tokens were generated, by the server's count or else by the logprobs'; or None."""
+        """Give how many tokens were generated: by the server's count, or else by what came; or None."""
         if self.usage is not None and self.usage.completion_tokens:
             return self.usage.completion_tokens
-        return sum(len(choice.tokens) for choice in self.choices) or None
+        return sum(choice.generated_count for choice in self.choices) or None
 
     def tokens_table(self) -> Any:
         """Return a DataFrame with one row per token: see `oai_nb.tables`."""
@@ -198,19 +226,22 @@ class Completion:
 
 
 def _recorded(choice: Choice) -> dict[str, Any]:
-    """Return a choice's JSON with the chat's form of logprobs kept as it came."""
+    """Return a choice's JSON with the logprobs as they came; they are read back exactly the same."""
     plain = choice.to_dict()
-    if choice.logprobs is not None and choice.logprobs.content is not None:
-        plain["logprobs"] = {"content": [_finite(entry) for entry in choice.logprobs.content]}
+    if choice.logprobs is not None:
+        is_chat = choice.logprobs.content is not None
+        names = ("content",) if is_chat else tuple(plain["logprobs"])
+        plain["logprobs"] = {name: _in_words(getattr(choice.logprobs, name)) for name in names}
     return plain
 
 
-def _finite(value: Any) -> Any:
+def _in_words(value: Any) -> Any:
+    """Write the numbers that JSON has none for as texts, such as ``"-Infinity"``, which decoders take."""
     if isinstance(value, float):
-        return finite(value)
+        return value if math.isfinite(value) else json.dumps(value)
     if isinstance(value, Mapping):
-        return {name: _finite(item) for name, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, list) else value
+        return {name: _in_words(item) for name, item in value.items()}
+    return [_in_words(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 # The one written exception to the order of the layers: looked up when called, never at import.
@@ -224,4 +255,4 @@ _LATE = {
 
 
 def _late(name: str, *arguments: Any) -> Any:
-    return getattr(importlib.import_module(_LATE[name]), name)(*arguments)
+    return getattr(imports.load(_LATE[name]), name)(*arguments)

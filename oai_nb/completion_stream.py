@@ -74,7 +74,7 @@ class CompletionStream:
         reason, until = self._run.again
         return {
             "connecting": f"connecting to {self._run.peer.server.base_url}",
-            "waiting": f"waiting for the first token, {seconds:.1f} s",
+            "waiting": f"{self._run.peer.notice or 'waiting for the first token'}, {seconds:.1f} s",
             "retrying": f"{reason}; trying again in {max(0.0, until - monotonic()):.1f} s",
         }.get(self.state, f"{self.count} chunks, {seconds:.1f} s")
 
@@ -110,7 +110,8 @@ class CompletionStream:
     def result(self) -> Completion:
         """Wait for the whole answer. Raises what ended it early, with its `completion`; or Interrupted."""
         try:
-            self.wait()
+            while not self.wait(SLICE):
+                self._run.peer.tell()
         except KeyboardInterrupt:
             raise self._interrupted() from None
         self._raise()
@@ -150,6 +151,7 @@ class CompletionStream:
         with self._run.changed:
             while len(events) == seen and not self.done:
                 self._run.changed.wait(SLICE)
+                self._run.peer.tell()
             return events[seen:]
 
     def _raise(self) -> None:

@@ -13,6 +13,7 @@ from traitlets import Bool, TraitError, TraitType, Unicode, observe, validate
 from traitlets.config import Configurable
 
 from oai_nb import errors
+from oai_nb.imports import load
 from oai_nb.parameters import PARAMETERS, Parameter
 
 
@@ -61,21 +62,15 @@ class OaiNb(_Defaults):  # type: ignore[misc]
 
     @validate("base_url")
     def _check_base_url(self, proposal: Any) -> Any:
-        from oai_nb.address import parse
-
-        return _checked("base_url", parse, proposal["value"])
+        return _checked("base_url", load("oai_nb.address").parse, proposal["value"])
 
     @validate("timeout")
     def _check_timeout(self, proposal: Any) -> Any:
-        from oai_nb.deadline import as_limits
-
-        return _checked("timeout", as_limits, proposal["value"])
+        return _checked("timeout", load("oai_nb.deadline").as_limits, proposal["value"])
 
     @observe(*_CONNECTION)
     def _connect(self, change: Any) -> None:
-        from oai_nb import settings
-
-        setattr(settings.configuration, change["name"], change["new"])
+        setattr(load("oai_nb.settings").configuration, change["name"], change["new"])
 
     @observe("full_tracebacks")
     def _show_tracebacks(self, change: Any) -> None:

@@ -22,6 +22,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from oai_nb.visible import one_line
+
 if TYPE_CHECKING:
     from oai_nb.completion import Completion
 
@@ -42,7 +44,7 @@ class OneLine:
         return self._one_line
 
     def _one_line(self, *_: Any) -> list[str]:
-        return [f"{type(self).__name__}: {self}"]
+        return [one_line(f"{type(self).__name__}: {self}")]
 
 
 class OaiNbError(OneLine, Exception):

@@ -8,15 +8,17 @@ garbage collector tens of thousands of objects.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
 from oai_nb.completion import RECORD, Choice, Completion, Note, Server, Timing, Usage
-from oai_nb.decode import ChoiceDelta, Chunk, Logprobs, decode
+from oai_nb.decode import ChoiceDelta, Chunk, Entry, Logprobs, decode, excerpt
 from oai_nb.errors import BrokenStreamError
-from oai_nb.parameters import ANY
+from oai_nb.parameters import ANY, PARAMETERS
 from oai_nb.request import Request
+from oai_nb.tokens import above_zero
 
 NO_END = "the stream ended before the server said that it was finished"
 
@@ -50,8 +52,12 @@ class Fold:
             columns.add(delta)
         if chunk.usage:
             self._usage.add(chunk.usage, [delta.index for delta in chunk.choices or ()])
-        if chunk.without_logprobs:
-            self._notes["logprobs"] = Note("ignored", "logprobs came in an unknown shape", "logprobs")
+        for name in chunk.left_out:
+            asked = name if name in PARAMETERS else None
+            text = f"{name} came in an unknown shape"
+            self._notes[name] = Note("ignored" if asked else "info", text, asked)
+        if chunk.is_chat:
+            self._notes["chat"] = Note("changed", "the server answered in the chat's form")
 
     @property
     def finished(self) -> bool:
@@ -62,31 +68,42 @@ class Fold:
     @property
     def texts(self) -> dict[int, str]:
         """Give the text of each choice so far, by index."""
-        return {index: self._choices[index].text()[0] for index in sorted(self._choices)}
+        return {index: self._choices[index].text() for index in sorted(self._choices)}
 
     def completion(self, *, incomplete: str | None = None) -> Completion:
         """Return the answer so far; `incomplete` is the cause why there will be no more of it."""
-        asked = None if self.request is None else self.request.logprobs
-        choices, damaged = [], 0
-        for index in sorted(self._choices):
-            choice, bad = self._choices[index].choice(index, asked)
-            choices.append(choice)
-            damaged += bad
-        notes = dict(self._notes)
-        if damaged:
-            text = f"{damaged} × \ufffd in the text: half a character, or no valid Unicode"
-            notes["damaged"] = Note("changed", text)
+        came = len(self._choices) if incomplete is None else None
+        choices = tuple(
+            self._choices[index].choice(index, *self._asked(index, came)) for index in sorted(self._choices)
+        )
+        created = self._head.get("created", 0)
         return Completion(
-            choices=tuple(choices),
+            choices=choices,
             id=self._head.get("id", ""),
             model=self._head.get("model", ""),
-            created=int(self._head.get("created", 0)),
+            created=int(created) if math.isfinite(created) else 0,
             system_fingerprint=self._head.get("system_fingerprint"),
             usage=self._usage.total(),
             request=self.request,
-            fidelity=tuple(notes.values()),
+            fidelity=(*self._notes.values(), *self._damages(choices)),
             incomplete=incomplete,
         )
+
+    def _asked(self, index: int, came: int | None) -> tuple[int | None, Any]:
+        """Return how many alternatives were asked for, and the prompt if it was to be echoed."""
+        request = self.request
+        if request is None:
+            return None, None
+        return request.logprobs, request.prompt_of(index, came) if request.echo else None
+
+    @staticmethod
+    def _damages(choices: Iterable[Choice]) -> Iterator[Note]:
+        damaged = sum(choice.text.count("\ufffd") for choice in choices)
+        if damaged:
+            text = f"{damaged} × \ufffd in the text: half a character, or no valid Unicode"
+            yield Note("changed", text)
+        if any(choice.logprobs is not None and above_zero(choice.logprobs) for choice in choices):
+            yield Note("changed", "logprobs above 0 came: not log probabilities", "logprobs")
 
 
 class _Columns:
@@ -97,7 +114,7 @@ class _Columns:
         self.finish_reason: str | None = None
         self.token_ids: list[int] = []
         self.lists: dict[str, list[Any]] | None = None
-        self.content: list[dict[str, Any]] | None = None
+        self.content: list[Entry] | None = None
 
     def add(self, delta: ChoiceDelta) -> None:
         if delta.text:
@@ -111,7 +128,9 @@ class _Columns:
 
     def _add_logprobs(self, logprobs: Logprobs) -> None:
         if logprobs.content is not None:
-            self.content = (self.content or []) + list(logprobs.content)
+            if self.content is None:
+                self.content = []
+            self.content += logprobs.content
             return
         if self.lists is None:
             self.lists = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
@@ -122,14 +141,12 @@ class _Columns:
             if len(values) < count:  # what the server left out must not shift later rows
                 column += [None] * (count - len(values))
 
-    def text(self) -> tuple[str, int]:
-        """Return the text and how many of its characters were damaged on the way."""
+    def text(self) -> str:
         return mended("".join(self.parts))
 
-    def choice(self, index: int, asked: int | None) -> tuple[Choice, int]:
-        text, damaged = self.text()
+    def choice(self, index: int, asked: int | None, echo: Any) -> Choice:
         ids = tuple(self.token_ids) or None
-        return Choice(index, text, self.finish_reason, self._logprobs(), ids, asked), damaged
+        return Choice(index, self.text(), self.finish_reason, self._logprobs(), ids, asked, echo)
 
     def _logprobs(self) -> Logprobs | None:
         if self.content is not None:
@@ -143,15 +160,13 @@ class _Columns:
         return Logprobs(**columns)
 
 
-def mended(text: str) -> tuple[str, int]:
-    """Join the halves of surrogate pairs, and turn halves that stay alone into U+FFFD; count the damaged."""
-    if text.isascii():
-        return text, 0
+def mended(text: str) -> str:
+    """Join the halves of surrogate pairs, and turn halves that stay alone into U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text, text.count("\ufffd")
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 class _UsageCount:
@@ -175,6 +190,8 @@ class _UsageCount:
         if not self._by_choice:
             return None
         counts = list(self._by_choice.values())
+        if len(counts) == 1:
+            return _usage(counts[0])
         completion = sum(count.get("completion_tokens") or 0 for count in counts)
         prompt = counts[0].get("prompt_tokens") or 0
         summed = {
@@ -209,7 +226,11 @@ def from_json(text: str | bytes) -> Completion:
         return fold([decode(data)])
     if value["oai_nb"] != RECORD:
         raise BrokenStreamError(f"this record has version {value['oai_nb']}; this oai_nb reads {RECORD}")
-    return _from_record(value)
+    try:
+        return _from_record(value)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        what = f"{error} is missing" if isinstance(error, KeyError) else excerpt(str(error), 200)
+        raise BrokenStreamError(f"this record is damaged: {what}") from None
 
 
 def _from_record(record: Mapping[str, Any]) -> Completion:
@@ -224,7 +245,9 @@ def _from_record(record: Mapping[str, Any]) -> Completion:
             limits=ANY,
         )
     )
-    answer = fold([decode(json.dumps(record["answer"]).encode())], request)
+    state = Fold(request)
+    state.add(decode(json.dumps(record["answer"]).encode()))
+    answer = state.completion(incomplete=record.get("incomplete"))
     server, timing = record.get("server"), record.get("timing")
     return replace(
         answer,
@@ -232,5 +255,4 @@ def _from_record(record: Mapping[str, Any]) -> Completion:
         server=None if server is None else Server(**server),
         timing=None if timing is None else Timing(**timing),
         fidelity=tuple(Note(**note) for note in record.get("fidelity") or ()),
-        incomplete=record.get("incomplete"),
     )

@@ -123,6 +123,8 @@ def _sent_parameters(completion: Completion) -> Mapping[str, Any]:
 
 
 def _value(value: Any) -> str:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 

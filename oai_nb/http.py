@@ -14,6 +14,7 @@ import random
 import ssl
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from time import time
 from typing import Any, TypeVar, cast
@@ -121,11 +122,8 @@ class Http:
     async def fetch(self, method: str, url: str, deadline: Deadline, body: Any = None) -> Any:
         """Return the JSON that the server answers; None where it is none."""
         content = None if body is None else json.dumps(body, ensure_ascii=False).encode()
-        data = await self.exchange(method, url, lambda response: whole(response, deadline), deadline, content)
-        try:
-            return json.loads(data)
-        except ValueError:
-            return None
+        data = await self.exchange(method, url, lambda one: whole(pieces(one), deadline), deadline, content)
+        return _parsed(data)
 
     def shut(self) -> None:
         """Close the connections, from any thread."""
@@ -160,17 +158,15 @@ class Http:
 
     async def _refusal(self, response: httpx.Response, deadline: Deadline) -> Exception:
         """Return the error that an answer with an error's status means."""
-        body = (await whole(response, deadline, _ERROR_BODY)).decode("utf-8", "replace")
-        try:
-            said = json.loads(body)
-        except ValueError:
-            said = body
-        error = server_error(self.mask.json(said), response.status_code)
+        body = (await whole(pieces(response), deadline, _ERROR_BODY)).decode("utf-8", "replace")
+        said: Any = self.mask(body)
+        with suppress(ValueError, RecursionError):
+            said = self.mask.json(json.loads(body))
+        error = server_error(said, response.status_code)
         error.args = (self.mask(f"{error}{self._advice(error, response)}"),)
         if response.status_code not in BUSY or "insufficient_quota" in (error.code, error.type):
             return error
-        after = retry_after(response.headers)
-        if after is not None:
+        if (after := retry_after(response.headers)) is not None:
             error.args = (f"{error}; it asks to wait {after:.1f} s",)
         return TryAgain(error, after)
 
@@ -180,30 +176,38 @@ class Http:
             return "; check the key" if given else "; no key was sent: give api_key=..."
         if isinstance(error, NotFoundError):
             return f" (asked at {response.url})"
-        if response.is_redirect:
+        if response.has_redirect_location:
             return f"; it has moved to {response.headers['location'].partition('?')[0]}"
         return ""
 
     def _translated(self, error: Exception) -> Exception:
-        base = next(kind for kind in type(error).__mro__ if kind in FOREIGN)
-        ours, words = FOREIGN[base]
+        ours, words = next(FOREIGN[kind] for kind in type(error).__mro__ if kind in FOREIGN)
         reason = self.mask(_reason(error))
         made = ours(words.format(server=self.address.base, reason=reason))
         untrusted = any(isinstance(cause, ssl.SSLError) for cause in _causes(error))
         return TryAgain(made) if isinstance(error, httpx.ConnectError) and not untrusted else made
 
 
-async def whole(response: httpx.Response, deadline: Deadline, most: int | None = None) -> bytes:
-    """Return the body, or about its first `most` bytes."""
-    body: list[bytes] = []
-    length = 0
-    async for piece in pieces(response):
-        deadline.came()
-        body.append(piece)
-        length += len(piece)
-        if most is not None and length >= most:
-            break
-    return b"".join(body)
+async def whole(came: AsyncIterator[bytes], deadline: Deadline, most: int | None = None) -> bytes:
+    """Return the body, or about its first `most` bytes. Broken off behind the last brace, it is whole too."""
+    body = bytearray()
+    try:
+        async for piece in came:
+            deadline.came()
+            body += piece
+            if most is not None and len(body) >= most:
+                break
+    except (httpx.RemoteProtocolError, httpx.ReadError):  # such as for a Content-Length that is too large
+        if not body.strip().startswith((b"{", b"[")) or _parsed(body) is None:
+            raise
+    return bytes(body)
+
+
+def _parsed(body: bytes | bytearray) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
 
 
 def pieces(response: httpx.Response) -> AsyncIterator[bytes]:

@@ -10,12 +10,12 @@ import re
 
 from oai_nb import servers, sse
 from oai_nb.decode import Chunk, decode, excerpt, server_error
-from oai_nb.errors import BrokenStreamError
+from oai_nb.errors import BrokenStreamError, ServerError
 from oai_nb.fold import NO_END, Fold
 from oai_nb.keys import Mask
 from oai_nb.request import Request
 
-_HEAD = 65_536  # bytes that are kept for as long as no event is found in them
+_MOST = 64 * 2**20  # bytes that are kept for as long as no event is found in them
 _EVENTS = re.compile(rb"\s*((data|event|id|retry)?:|\Z)")
 
 
@@ -32,7 +32,8 @@ class Intake:
         self._mask = mask
         self._expected = servers.expected(request)
         self._decoder = sse.Decoder()
-        self._head = b""
+        self._blocks: list[bytes] = []
+        self._kept = 0
 
     @property
     def complete(self) -> bool:
@@ -41,15 +42,26 @@ class Intake:
 
     def feed(self, block: bytes) -> None:
         """Take the next bytes of a stream. Raises ServerError for an error among them, BrokenStreamError."""
-        if not self.events:
-            self._head = (self._head + block)[:_HEAD]
         self._add(self._decoder.feed(block))
+        if self.events:
+            self._blocks = []
+        else:
+            self._keep(block)
+
+    def _keep(self, block: bytes) -> None:
+        """Keep what may be a whole answer that is called a stream."""
+        self._blocks.append(block)
+        self._kept += len(block)
+        if self._kept > _MOST:
+            begins = excerpt(self._masked(b"".join(self._blocks)))
+            raise BrokenStreamError(f"the server sent {_MOST // 2**20} MB and no event: {begins}")
 
     def end(self) -> None:
         """Take the end of a stream. Raises BrokenStreamError where the answer is not whole."""
         self._add(self._decoder.close())
-        if not self.events and not self.fold.done and not _EVENTS.match(self._head):
-            self.whole(self._head)
+        body = b"".join(self._blocks)
+        if not self.events and not self.fold.done and not _EVENTS.match(body):
+            self.whole(body)
         if not self.complete:
             raise BrokenStreamError(NO_END)
 
@@ -69,10 +81,12 @@ class Intake:
                 self.fold.done = True
                 return
             chunk = self._decoded(data)
-            if chunk.error or not chunk.choices:
-                self._raise_error(chunk, data)
-            add(chunk)
-            keep(data)
+            error = self._error(chunk, data) if chunk.error or not chunk.choices else None
+            if error is None or chunk.choices:
+                add(chunk)
+                keep(data)
+            if error is not None:
+                raise error
 
     def _decoded(self, data: bytes) -> Chunk:
         try:
@@ -83,11 +97,10 @@ class Intake:
     def _masked(self, data: bytes) -> bytes:
         return self._mask(data.decode("utf-8", "replace")).encode()
 
-    def _raise_error(self, chunk: Chunk, data: bytes) -> None:
-        """Raise the error that an event without choices may be."""
+    def _error(self, chunk: Chunk, data: bytes) -> ServerError | None:
+        """Return the error that an event is, or holds beside its choices."""
         body = {"error": chunk.error} if chunk.error else None
         if body is None and chunk.usage is None:
             value = json.loads(data.decode("utf-8", "replace"))
             body = value if isinstance(value, dict) and value.get("object") == "error" else None
-        if body is not None:
-            raise server_error(self._mask.json(body))
+        return None if body is None else server_error(self._mask.json(body))

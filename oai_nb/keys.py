@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 MASKED = "[key]"
@@ -16,6 +16,11 @@ _LOOKS_LIKE_A_KEY = re.compile(
 )
 _ALWAYS = re.compile(r"(\bBearer\s+)[^\s\"',}]+|\bsk-[\w-]{12,}", re.IGNORECASE | re.ASCII)
 _BOUNDED_BELOW = 8  # a shorter key is only masked as a word of its own, else it would garble every message
+_LEAST = 3  # characters of what is a secret at all: a local server's key "x" is none
+_HARMLESS = re.compile(
+    r"accept.*|content-type|user-agent|referer|http-referer|x-title|openai-(organization|project|beta)"
+    r"|.*(request|correlation)-id|traceparent"
+)
 
 
 def looks_like_a_key(text: str) -> bool:
@@ -34,28 +39,58 @@ class Key(str):
     @classmethod
     def of(cls, text: str | None) -> Key | None:
         """Return what a user gives as a key, or may give by mistake; space around it is no part of it."""
-        return None if text is None else cls(text.strip())
+        return cls(text.strip()) if isinstance(text, str) else None
 
 
-def sealed(headers: Mapping[str, str] | None) -> dict[str, str]:
-    """Return headers by their names in lower case, with values that show nothing."""
-    return {name.lower(): Key(value) for name, value in (headers or {}).items()}
+def sealed(
+    base_url: str | None, api_key: str | None, headers: Mapping[str, str] | None
+) -> tuple[Key | None, Key | None, dict[str, str], str]:
+    """Return them with values that show nothing, headers by names in lower case; and what is wrong with them.
+
+    It is for the caller to raise that, when its own frame shows no key any more.
+    """
+    fault = ""
+    for name, text in (("base_url", base_url), ("api_key", api_key)):
+        if not isinstance(text, str | None):
+            fault = f"{name} is to be a text, not {type(text).__name__}"
+    if not isinstance(headers, Mapping | None):
+        fault = f"headers is to be a dict of names and texts, not {type(headers).__name__}"
+    pairs = tuple(headers.items()) if isinstance(headers, Mapping) else ()
+    for one in (one for pair in pairs for one in pair if not isinstance(one, str)):
+        fault = f"headers is to be a dict of names and texts: there is {type(one).__name__} in it"
+    kept: dict[str, str] = {name.lower(): Key(text) for name, text in pairs if isinstance(name, str)}
+    return Key.of(base_url), Key.of(api_key), kept, fault
+
+
+def secrets(headers: Mapping[str, str]) -> list[str]:
+    """Return what may be a key in headers: whole values, and their longer parts, such as X of ``Basic X``."""
+    values = [value for name, value in headers.items() if not _HARMLESS.fullmatch(name)]
+    parts = [part for value in values for part in (*re.split(r"\s", value), *re.split(r"[\s;,:=\"']", value))]
+    parts += [word.partition("=")[2] for value in values for word in re.split(r"[\s;,]", value)]
+    return values + [part for part in parts if len(part) >= _BOUNDED_BELOW]
 
 
 class Mask:
     """Take keys out of texts: the given ones, the environment's, and whatever stands behind ``Bearer``."""
 
     def __init__(self, secrets: Iterable[str | None] = ()) -> None:
-        known = {secret for secret in (*secrets, os.environ.get("OPENAI_API_KEY")) if secret}
+        given = (*secrets, os.environ.get("OPENAI_API_KEY"))
+        known = {secret for secret in given if secret and len(secret) >= _LEAST}
         forms = {form for secret in known for form in (secret, quote(secret, safe=""))}
         patterns = [_pattern(form) for form in sorted(forms, key=len, reverse=True)]
-        self._known = re.compile("|".join(patterns)) if patterns else None
+        found = re.compile("|".join([re.escape(MASKED), *patterns]))  # what is masked already stays as it is
+
+        def cover(text: str) -> str:
+            return found.sub(MASKED, text)
+
+        self._cover = cover  # not the pattern, whose repr shows the keys
 
     def __call__(self, text: str) -> str:
         """Return the text with every key replaced."""
-        if self._known is not None:
-            text = self._known.sub(MASKED, text)
-        return _ALWAYS.sub(lambda match: (match[1] or "") + MASKED, text)
+        return _ALWAYS.sub(lambda match: (match[1] or "") + MASKED, self._cover(text))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("what holds a key is not pickled or copied: make it anew where it is needed")
 
     def json(self, value: Any) -> Any:
         """Return decoded JSON with every text in it masked."""

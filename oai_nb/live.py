@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from oai_nb.errors import ConfigurationError, Interrupted, OaiNbError
+from oai_nb.imports import load
 from oai_nb.visible import printable
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def show_run(
     `keep` is given the completion, whole or partial, keeps it in the variable `name` and returns the one to
     be shown; that comes before the last drawing, so that nothing is lost. Raises the stream's error, or
     Interrupted for the stop button, which shows no views. Pressing it again only repeats what was to be done.
+    A fault of our own in making the completion is raised when the texts alone are kept and shown.
     """
     stopped = False
     while True:
@@ -70,21 +72,35 @@ def show_run(
                 stream.close("interrupted")
             else:
                 _follow(stream, screen)
-            completion = keep(stream.completion)
+            answer, fault = _answer(stream)
+            completion = keep(answer)
             screen.end(completion)
             break
         except KeyboardInterrupt:
             stopped = True
     try:
-        for view in () if stopped else views:
+        for view in () if stopped or fault else views:
             show_view(view, completion)
     except KeyboardInterrupt:
         stopped = True
+    if fault is not None:
+        raise fault
     error = Interrupted(_kept(completion, name)) if stopped else stream.error
     if error is None:
         return completion
     error.completion = completion
     raise error from None
+
+
+def _answer(stream: Stream) -> tuple[Completion, Exception | None]:
+    """Return the completion; or its texts alone, and the fault of our own that kept us from making it."""
+    try:
+        return stream.completion, None
+    except Exception as fault:
+        made = load("oai_nb.completion")
+        choices = tuple(made.Choice(index, text) for index, text in sorted(stream.texts.items()))
+        why = f"only its text could be read, because of a {type(fault).__name__} in oai_nb"
+        return made.Completion(choices=choices, incomplete=why), fault
 
 
 def _follow(stream: Stream, screen: Screen) -> None:
@@ -115,12 +131,16 @@ def screen_of(shell: Any, expected: int) -> Screen:
     live, except where only the first drawing counts (nbval) or every drawing is kept (``%%capture``).
     Raises ConfigurationError for any other value.
     """
+    if not _is_live(shell):
+        return StaticCell()
+    return Terminal(expected) if _prints(shell) else LiveCell(expected)
+
+
+def _is_live(shell: Any) -> bool:
     mode = os.environ.get(MODE) or ("static" if _only_once(shell) else "live")
     if mode not in ("static", "live"):
         raise ConfigurationError(f"{MODE}={mode!r} is neither static nor live")
-    if mode == "static":
-        return StaticCell()
-    return Terminal(expected) if _prints(shell) else LiveCell(expected)
+    return mode == "live"
 
 
 def _only_once(shell: Any) -> bool:
@@ -143,9 +163,7 @@ class StaticCell:
 
     def end(self, completion: Completion) -> None:
         """Show the answer."""
-        from oai_nb import strip
-
-        show(strip.bundle(completion))
+        show(load("oai_nb.strip").bundle(completion))
 
 
 class LiveCell:
@@ -157,17 +175,13 @@ class LiveCell:
 
     def grow(self, texts: Mapping[int, str], status: str) -> int:
         """Show plain text and what is going on."""
-        from oai_nb import strip
-
-        bundle = strip.running(texts, status, self._expected)
+        bundle: Mapping[str, Any] = load("oai_nb.strip").running(texts, status, self._expected)
         self._draw(bundle)
         return sum(map(len, bundle.values()))
 
     def end(self, completion: Completion) -> None:
         """Show the answer in its place."""
-        from oai_nb import strip
-
-        self._draw(strip.bundle(completion))
+        self._draw(load("oai_nb.strip").bundle(completion))
 
     def _draw(self, bundle: Mapping[str, Any]) -> None:
         if self._handle is None:
@@ -189,13 +203,11 @@ class Terminal:
 
     def end(self, completion: Completion) -> None:
         """Print the rest, and below it what is to be said of the answer."""
-        from oai_nb import footer, strip
-
         if self._grows:
             self._print(completion.text)
-            self._write(f"\n\n{footer.as_text(completion)}\n")
+            self._write(f"\n\n{load('oai_nb.footer').as_text(completion)}\n")
         else:
-            self._write(strip.bundle(completion)["text/plain"] + "\n")
+            self._write(load("oai_nb.strip").bundle(completion)["text/plain"] + "\n")
 
     def _print(self, text: str) -> int:
         new = printable(text[self._printed :])
@@ -216,32 +228,26 @@ MOST_HEATMAPS = 8
 
 def show_view(view: str, completion: Completion) -> None:
     """Display one of the views of ``--show``; the text itself is there already."""
-    for bundle in _VIEWS[view](completion):
+    for bundle in VIEWS[view].draw(completion):
         show(bundle)
 
 
-def _boxes(view: str) -> Callable[[Completion], Iterator[Mapping[str, Any]]]:
-    def draw(completion: Completion) -> Iterator[Mapping[str, Any]]:
-        from oai_nb import strip
+def _tokens(completion: Completion) -> Iterator[Mapping[str, Any]]:
+    yield load("oai_nb.strip").bundle(completion, ("tokens",))
 
-        yield strip.bundle(completion, (view,))
 
-    return draw
+def _columns(completion: Completion) -> Iterator[Mapping[str, Any]]:
+    yield load("oai_nb.strip").bundle(completion, ("compare",))
 
 
 def _table(completion: Completion) -> Iterator[Mapping[str, Any]]:
-    from oai_nb import tables
-
-    yield tables.table_bundle(completion)
+    yield load("oai_nb.tables").table_bundle(completion)
 
 
 def _heatmaps(completion: Completion) -> Iterator[Mapping[str, Any]]:
     drawable = [one.index for one in completion.choices if any(t.logprob is not None for t in one.tokens)]
-    if drawable:
-        from oai_nb import plots
-
-        for index in drawable[:MOST_HEATMAPS]:
-            yield plots.heatmap(completion, index)._repr_mimebundle_()
+    for index in drawable[:MOST_HEATMAPS]:
+        yield load("oai_nb.plots").heatmap(completion, index)._repr_mimebundle_()
     if not drawable:
         yield _line("no heatmap: there are no logprobs in this answer")
     elif len(drawable) > MOST_HEATMAPS:
@@ -252,13 +258,21 @@ def _line(text: str) -> Mapping[str, Any]:
     return {"text/plain": text}
 
 
-_VIEWS: Mapping[str, Callable[[Completion], Iterable[Mapping[str, Any]]]] = {
-    "text": lambda _: (),
-    "tokens": _boxes("tokens"),
-    "compare": _boxes("compare"),
-    "table": _table,
-    "heatmap": _heatmaps,
+class View(NamedTuple):
+    """What draws one view of ``--show``, and whether that takes logprobs."""
+
+    draw: Callable[[Completion], Iterable[Mapping[str, Any]]]
+    needs_logprobs: bool = False
+
+
+VIEWS: Mapping[str, View] = {
+    "text": View(lambda _: ()),
+    "tokens": View(_tokens, needs_logprobs=True),
+    "table": View(_table, needs_logprobs=True),
+    "heatmap": View(_heatmaps, needs_logprobs=True),
+    "compare": View(_columns),
 }
+"""Every view that there is."""
 
 
 def show(bundle: Mapping[str, Any], **options: Any) -> Any:

@@ -1,12 +1,14 @@
 """``%%complete`` and ``%complete``: a line and a cell in, an answer on the screen.
 
 A thin face: `parser` reads the line, `cell` finds the body, `live` shows the run. What talks to servers
-or draws is imported only when a cell runs, so that loading the extension costs next to nothing.
+or draws is imported only when a cell runs, so that loading the extension costs next to nothing; by `imports`,
+so that the stop button breaks no import.
 """
 
 from __future__ import annotations
 
 import re
+import stat
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
@@ -16,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
-from oai_nb import completer
+from oai_nb import completer, imports, live
 from oai_nb.cell import PromptLine, TypedCell, whole_first_line
 from oai_nb.config import OaiNb
 from oai_nb.errors import ConfigurationError, Interrupted
 from oai_nb.options import did_you_mean, help_text
-from oai_nb.parser import Options, parse
+from oai_nb.parser import Options, parse, variable
 
 if TYPE_CHECKING:
     from oai_nb.client import Client
@@ -32,7 +34,6 @@ LAST = "_completion"
 """The variable that always holds the last Completion."""
 ALTERNATIVES = 5
 """How many logprobs are asked for where a view needs some and none were asked for."""
-NEED_LOGPROBS = ("tokens", "table", "heatmap")
 
 
 @magics_class
@@ -77,8 +78,6 @@ class CompleteMagics(Magics):
 
     def _run(self, client: Client, request: Request, notes: tuple[Note, ...], options: Options) -> None:
         """Send the request, show its answer as it comes, and keep it."""
-        from oai_nb import live
-
         name = options.out or LAST
 
         def keep(completion: Completion) -> Completion:
@@ -93,9 +92,10 @@ class CompleteMagics(Magics):
 
 def client_of(server: str | None) -> Client:
     """Return the client of a server, or the default one."""
-    from oai_nb import settings
-
-    return settings.default_client() if server is None else settings.client_of(server)
+    imports.load("oai_nb.client")  # which settings imports when it makes the first one
+    settings = imports.load("oai_nb.settings")
+    client: Client = settings.default_client() if server is None else settings.client_of(server)
+    return client
 
 
 def known_models() -> list[str]:
@@ -108,25 +108,17 @@ def request_of(
     client: Client, options: Options, defaults: Mapping[str, Any], prompt: str
 ) -> tuple[Request, tuple[Note, ...]]:
     """Return the request, and what has to be said of it because nobody asked for it in so many words."""
-    from oai_nb.completion import Note
-
+    note = imports.load("oai_nb.completion").Note
     asked = {**defaults, **options.parameters}
-    if asked.get("stream_options") is not None:
-        asked.setdefault("stream", True)
     notes = []
-    views = [view for view in options.show if view in NEED_LOGPROBS]
+    views = [view for view in options.show if live.VIEWS[view].needs_logprobs]
     if views and asked.get("logprobs") is None:
         asked["logprobs"] = ALTERNATIVES
-        notes.append(
-            Note(
-                "info",
-                f"logprobs={ALTERNATIVES} was asked for, because --show {views[0]} needs some",
-                "logprobs",
-            )
-        )
+        why = f"logprobs={ALTERNATIVES} was asked for, because --show {views[0]} needs some"
+        notes.append(note("info", why, "logprobs"))
     if not prompt:
-        notes.append(Note("info", "the prompt is empty", "prompt"))
-    return client.request(prompt, **asked, extra=options.extra), tuple(notes)
+        notes.append(note("info", "the prompt is empty", "prompt"))
+    return client.stream_request(prompt, **asked, extra=options.extra), tuple(notes)
 
 
 def prompt_of(options: Options, body: str, namespace: Mapping[str, Any]) -> str:
@@ -142,30 +134,51 @@ def prompt_of(options: Options, body: str, namespace: Mapping[str, Any]) -> str:
 
 
 def read_prompt(path: str) -> str:
-    """Return the text of a file, byte for byte. Raises ConfigurationError."""
+    """Return the text of a regular file, byte for byte. Raises ConfigurationError."""
+    if not path:
+        raise ConfigurationError("--file '' names no file")
+    name = path if path.isprintable() else repr(path)
     try:
-        return Path(path).expanduser().read_bytes().decode("utf-8")
+        return _bytes(Path(path).expanduser()).decode("utf-8")
     except OSError as error:
-        raise ConfigurationError(f"--file {path}: {error.strerror or error}") from None
+        raise ConfigurationError(f"--file {name}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
-        raise ConfigurationError(f"--file {path} is not UTF-8: byte {error.start} is wrong") from None
+        raise ConfigurationError(f"--file {name} is not UTF-8: byte {error.start} is wrong") from None
+    except (RuntimeError, ValueError) as error:  # there is no such user, or a NUL in the name
+        raise ConfigurationError(f"--file {name}: {error}") from None
+
+
+def _bytes(path: Path) -> bytes:
+    """Return what a file holds. Raises OSError, also for a device or a pipe, which may never end."""
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise OSError("not a regular file")
+    return path.read_bytes()
 
 
 def filled(prompt: str, names: Iterable[str], namespace: Mapping[str, Any]) -> str:
     """Return the prompt with each ``{NAME}`` replaced by its variable's text; no other brace is touched.
 
-    What a variable holds is not looked into again. Raises ConfigurationError for a name that is no variable
-    or not in the prompt.
+    What a variable holds is not looked into again. Raises ConfigurationError for a name that is no variable,
+    has no text or is not in the prompt.
     """
     values = {}
     for name in names:
-        if name not in namespace:
+        if variable(name) not in namespace:
             hint = did_you_mean(name, (known for known in namespace if not known.startswith("_")))
             raise ConfigurationError(f"--var {name}: there is no variable {name}. {hint}".rstrip(". "))
         if f"{{{name}}}" not in prompt:
             raise ConfigurationError(f"--var {name}: there is no {{{name}}} in the prompt")
-        values[f"{{{name}}}"] = str(namespace[name])
+        values[f"{{{name}}}"] = _text(name, namespace[variable(name)])
     return re.sub("|".join(map(re.escape, values)), lambda match: values[match[0]], prompt)
+
+
+def _text(name: str, value: Any) -> str:
+    try:
+        return str(value)
+    except Exception as error:  # whatever the user's own object raises
+        message = f"--var {name}: str({name}) raises {type(error).__name__}"
+        raise ConfigurationError(message) from None
 
 
 # --- into a shell, and out again ---

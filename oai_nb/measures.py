@@ -23,11 +23,6 @@ def perplexity(logprobs: Iterable[float | None]) -> float | None:
     return math.inf if mean < -700 else math.exp(-mean)
 
 
-def surprisal_bits(logprob: float) -> float:
-    """Return -log2 p: the information in a token (Shannon 1948)."""
-    return -logprob / math.log(2)
-
-
 def entropy_bits(logprobs: Sequence[float]) -> tuple[float, bool]:
     """Return the entropy in bits of a distribution of which `logprobs` are seen, and whether it is exact.
 

@@ -1,7 +1,7 @@
 """The options of ``%%complete``, as data: their spellings, values and words, and the help made of them.
 
 Most are made from `oai_nb.parameters`, the rest is declared here. The parser, the help and Tab
-completion all read `OPTIONS`. Knows nothing of IPython or servers.
+completion all read `OPTIONS`. Knows nothing of servers.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from oai_nb import checks
+from oai_nb.live import VIEWS
 from oai_nb.parameters import INT64, PARAMETERS, Parameter
-
-VIEWS = ("text", "tokens", "table", "heatmap", "compare")
-"""What ``--show`` can show."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ def _from_parameter(parameter: Parameter) -> Option:
         value=_VALUE[parameter.kind],
         group=parameter.group,
         help=" ".join([parameter.help, *_facts(parameter)]),
-        off=parameter.option.replace("--", "--no-") if parameter.kind == "boolean" else None,
+        off=parameter.off,
     )
 
 
@@ -118,8 +116,8 @@ OPTIONS: tuple[Option, ...] = (
         "show",
         "VIEWS",
         "display",
-        f"Shows more below the text: {', '.join(VIEWS[1:])}, with commas between them.",
-        VIEWS,
+        f"Shows more below the text: {', '.join([*VIEWS][1:])}, with commas between them.",
+        tuple(VIEWS),
     ),
 )
 
@@ -143,7 +141,8 @@ Continue a prompt and show the text as it comes.
 
 The prompt is sent byte for byte, less the one newline that ends the cell. Options are words as in
 a shell: quote what has blanks, write a newline as "\\n". Put -- in front of a one-line prompt that
-begins with a dash. The stop button keeps what came. Defaults of your own: %config OaiNb
+begins with a dash. %complete begins its line, or stands behind another magic: %time %complete ...
+The stop button keeps what came. Defaults of your own: %config OaiNb
 
 Examples
     %%complete --temperature 0.8 -n 3 --logprobs 5 --out story --show text,heatmap

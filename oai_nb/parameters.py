@@ -53,6 +53,11 @@ class Parameter:
         """Give the magic's name: ``--top-p`` for ``top_p``, ``-n`` for ``n``."""
         return f"-{self.name}" if len(self.name) == 1 else "--" + self.name.replace("_", "-")
 
+    @property
+    def off(self) -> str | None:
+        """Give the magic's name that turns a switch off, ``--no-echo``; None for what is no switch."""
+        return "--no-" + self.option.removeprefix("--") if self.kind == "boolean" else None
+
     def check(self, value: Any, limits: Limits | None = None) -> Any:
         """Return `value` in its plain immutable form, None staying None; or raise InvalidRequestError.
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import keyword
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from oai_nb.code import unescaped
 from oai_nb.errors import ConfigurationError
-from oai_nb.options import BY_FLAG, VIEWS, Option, did_you_mean
+from oai_nb.live import VIEWS
+from oai_nb.options import BY_FLAG, Option, did_you_mean
 from oai_nb.parameters import PARAMETERS
 
 
@@ -139,6 +141,8 @@ def _json(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+    except RecursionError:
+        raise ConfigurationError(f"this JSON is nested too deeply: {text[:40]}…") from None
 
 
 def _logit_bias(text: str, before: Mapping[str, Any]) -> Any:
@@ -157,9 +161,21 @@ def _take_raw(asked: Options, *_: Any) -> Options:
 
 
 def _take_name(asked: Options, option: Option, flag: str, name: str) -> Options:
-    if not name.isidentifier() or keyword.iskeyword(name):
+    if not name.isidentifier() or keyword.iskeyword(variable(name)):
         raise ConfigurationError(f"{flag} {name!r} is not a name that a variable can have")
-    return replace(asked, out=name) if option.name == "out" else replace(asked, var=(*asked.var, name))
+    if option.name == "var":
+        return replace(asked, var=(*asked.var, name))
+    if _IPYTHONS.fullmatch(variable(name)):
+        raise ConfigurationError(f"{flag} {name} is a name of IPython's own: choose another")
+    return replace(asked, out=variable(name))
+
+
+_IPYTHONS = re.compile(r"In|Out|exit|quit|open|get_ipython|_+|_i+|_i?\d+|_[dio]h|_exit_code|__\w+__")
+
+
+def variable(name: str) -> str:
+    """Return a name as Python keeps it: ``µ``, the micro sign, is the variable ``μ``, the Greek letter."""
+    return unicodedata.normalize("NFKC", name)
 
 
 def _take_extra(asked: Options, _: Option, flag: str, text: str) -> Options:

@@ -6,6 +6,8 @@ everything else may be called from any thread.
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 class Peer:
     """A server and what is known of it.
 
-    `running` holds the requests that it is answering, `listed` its models, None before it was asked.
+    `running` holds the requests that it is answering, `listed` its models, None before it was asked,
+    `notice` what the embedded model says while it is loaded, else nothing.
     """
 
     def __init__(self, http: Http, model: str | None = None) -> None:
@@ -32,6 +35,9 @@ class Peer:
         self.kind = servers.at(http.address)
         self.running: set[Run] = set()
         self.listed: list[str] | None = None
+        self.notice = ""
+        self._told = ""
+        self._telling = threading.Lock()
 
     @property
     def server(self) -> Server:
@@ -42,6 +48,25 @@ class Peer:
     def completions(self) -> str:
         """Give the URL that answers."""
         return f"{self.http.address.url}/completions"
+
+    def notify(self, line: str) -> None:
+        """Keep the notice, from the model's thread; a plain program is told at once.
+
+        A kernel may put what another thread writes below any cell: there it is told by whoever waits.
+        """
+        self.notice = line
+        if not _in_kernel():
+            self.tell()
+
+    def tell(self) -> None:
+        """Write the notice on stderr, if it was not told yet."""
+        with self._telling:
+            line, told = self.notice, self._told
+            self._told = line
+        if line != told:
+            from oai_nb.local.weights import say
+
+            say(line)
 
     def meet(self, headers: Mapping[str, str]) -> None:
         """Learn from the headers of an answer."""
@@ -90,3 +115,9 @@ class Peer:
         ids = answer.get("tokens") if isinstance(answer, dict) else None
         whole = isinstance(ids, list) and all(type(one) is int for one in ids) and bool(ids or not text)
         return ids if whole else None
+
+
+def _in_kernel() -> bool:
+    """Tell whether this is a notebook's kernel, in which streams show the notice by their status."""
+    kernel = sys.modules.get("ipykernel.kernelapp")
+    return kernel is not None and bool(kernel.IPKernelApp.initialized())

@@ -11,10 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from oai_nb.completion import Choice
-from oai_nb.tokens import Token
-
-REACH = 16
-"""How many bytes ahead the next token is looked for, for each one before it that could not be placed."""
+from oai_nb.tokens import Token, place
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,31 +37,21 @@ def pieces(choice: Choice) -> Iterator[Piece]:
     held: list[Token] = []  # tokens of the piece that begins at `start`
     lost = 0  # how many of them could not be placed
     for token in choice.tokens:
-        place = _place(data, token.bytes, at, lost)
-        if place is None:
+        found = place(data, token.bytes, at, lost)
+        if found is None:
             held.append(token)
             lost += 1
             continue
-        if place > start and lost and _whole(data, place):
-            yield _piece(data[start:place], held)
-            start, held = place, []
+        if found > start and lost and _whole(data, found):
+            yield _piece(data[start:found], held)
+            start, held = found, []
         held.append(token)
-        at, lost = place + len(token.bytes or b""), 0
+        at, lost = found + len(token.bytes or b""), 0
         if _whole(data, at):
             yield _piece(data[start:at], held)
             start, held = at, []
     if held or start < len(data):
         yield _piece(data[start:], held)
-
-
-def _place(data: bytes, token: bytes | None, at: int, lost: int) -> int | None:
-    """Return where the token's bytes lie: right here, or a little further where some before it are lost."""
-    if token is None:
-        return None
-    if data.startswith(token, at):
-        return at
-    place = data.find(token, at, at + REACH * lost + len(token)) if lost and token else -1
-    return place if place >= 0 else None
 
 
 def _whole(data: bytes, at: int) -> bool:

@@ -153,7 +153,7 @@ def _trace(rows: _Rows) -> go.Heatmap:
         ygap=2,
         texttemplate="%{text}",
         textfont={"color": _INK},
-        hovertemplate="%{text}  %{z:.2%}<extra>position %{x:d}, rank %{y}</extra>",
+        hovertemplate="%{text}  %{z:.3~p}<extra>position %{x:d}, rank %{y}</extra>",
         hoverongaps=False,
         colorbar={
             "thickness": 9,

@@ -12,7 +12,7 @@ import json
 import logging
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from oai_nb.decode import excerpt
 from oai_nb.errors import BrokenStreamError, OaiNbError, ServerError
 from oai_nb.http import TryAgain, pause, pieces, whole
 from oai_nb.intake import Intake
+from oai_nb.keys import Mask
 from oai_nb.peer import Peer
 from oai_nb.request import Request
 
@@ -37,6 +38,9 @@ RUNNING = "still running"
 _GRACE = (
     1.0  # seconds after [DONE] in which a server may end its answer, so that the connection can be reused
 )
+_FIELDS = (b"d", b"e", b"i", b"r", b":")  # how a line of events begins (data, event, id, retry), and no JSON
+_BLANK = b" \t\r\n\xef\xbb\xbf"
+_BLANKS = 65_536  # bytes in which an answer may begin
 _STATES = {"connect": "connecting", "first_token": "waiting", "retry": "retrying", "idle": "streaming"}
 _log = logging.getLogger(__name__)
 
@@ -130,13 +134,17 @@ class Run:
     async def _read(self, response: httpx.Response) -> None:
         self.peer.meet(response.headers)
         kind = response.headers.get("content-type", "")
-        if "event-stream" in kind or (self._streamed and "json" not in kind):
-            await self._read_events(response)
+        begins, rest = await _begun(pieces(response), self._deadline)
+        events = begins.startswith(_FIELDS)
+        if not begins.startswith((b"{", b"[")):
+            events = events or (self._streamed and "json" not in kind)
+        if events or "event-stream" in kind:
+            await self._read_events(rest)
         else:
-            body = await whole(response, self._deadline)
+            body = await whole(rest, self._deadline)
             self._take(lambda: self.intake.whole(body))
 
-    async def _read_events(self, response: httpx.Response) -> None:
+    async def _read_events(self, came: AsyncIterator[bytes]) -> None:
         """Fold what comes; pieces that came together, one for each event, are taken as one block."""
         running, block = asyncio.get_running_loop(), bytearray()
 
@@ -148,7 +156,7 @@ class Run:
                 self._take(lambda: self.intake.feed(data))
 
         try:
-            async for piece in pieces(response):
+            async for piece in came:
                 if not block:
                     running.call_soon(take)  # which is when there is nothing more to read for now
                 block += piece
@@ -181,15 +189,8 @@ class Run:
         if self.intake.complete and not isinstance(error, ServerError):
             self._end("done", None)
             return
-        mask = self.peer.http.mask
-        if not isinstance(error, OaiNbError):
-            frames = "".join(traceback.format_tb(error.__traceback__))  # without values, which may be keys
-            _log.debug("unexpected %s\n%s", type(error).__name__, frames)
-            why = excerpt(mask(str(error)))
-            error = BrokenStreamError(f"the answer broke off: {type(error).__name__}: {why}")
-        error.args = (mask(str(error)),)
-        error.__cause__ = error.__context__ = error.__traceback__ = None  # they hold the request and its key
-        self._end("failed", str(error), error)
+        ours = as_ours(error, self.peer.http.mask)
+        self._end("failed", str(ours), ours)
 
     def _end(self, state: str, incomplete: str | None, error: OaiNbError | None = None) -> bool:
         """End the run, if it has not ended; tell whether this did it."""
@@ -207,3 +208,33 @@ class Run:
         """Cancel the task, from a callback of the loop; a task that calls this ends by itself."""
         if asyncio.current_task() is not self._task:
             deadline.end(self._task)
+
+
+def as_ours(error: Exception, mask: Mask) -> OaiNbError:
+    """Return an error, or ours in place of one that nobody expected; masked, without what led to it."""
+    if not isinstance(error, OaiNbError):
+        frames = "".join(traceback.format_tb(error.__traceback__))  # without values, which may be keys
+        _log.debug("unexpected %s\n%s", type(error).__name__, frames)
+        why = excerpt(mask(str(error)))
+        error = BrokenStreamError(f"the answer broke off: {type(error).__name__}: {why}")
+    error.args = (mask(str(error)),)
+    error.__cause__ = error.__context__ = error.__traceback__ = None  # they hold the request and its key
+    return error
+
+
+async def _begun(came: AsyncIterator[bytes], deadline: Deadline) -> tuple[bytes, AsyncIterator[bytes]]:
+    """Return how a body begins, blanks and byte order mark left out, and the iterator from its start."""
+    first = b""
+    async for piece in came:
+        deadline.came()
+        first += piece
+        if first.strip(_BLANK) or len(first) > _BLANKS:
+            break
+
+    async def all_of_it() -> AsyncIterator[bytes]:
+        if first:
+            yield first
+        async for piece in came:
+            yield piece
+
+    return first.strip(_BLANK), all_of_it()

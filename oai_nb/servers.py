@@ -6,8 +6,7 @@ asked. Pure: no requests are made here.
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
@@ -17,6 +16,7 @@ from oai_nb.completion import Choice, Completion, Note
 from oai_nb.errors import InvalidRequestError
 from oai_nb.parameters import PARAMETERS, Limits, Range
 from oai_nb.request import Request
+from oai_nb.tokens import letters
 
 
 @dataclass(frozen=True)
@@ -118,17 +118,15 @@ def sent(request: Request, kind: Kind, *, streamed: bool, model: str | None) -> 
     return body
 
 
-def prompts(request: Request) -> tuple[Any, ...]:
-    """Return the single prompts of a request, each a text or a tuple of token ids."""
-    prompt = request.prompt
-    if isinstance(prompt, tuple) and not isinstance(prompt[0], int):
-        return prompt
-    return (prompt,)
-
-
 def expected(request: Request) -> int:
     """Return how many choices a whole answer has."""
-    return (request.n or 1) * len(prompts(request))
+    return (request.n or 1) * len(request.prompts)
+
+
+def prompt_of(request: Request, completion: Completion, choice: Choice) -> Any:
+    """Return the prompt that a choice answers, a text or a tuple of token ids."""
+    came = len(completion.choices) if completion.incomplete is None else None
+    return request.prompt_of(choice.index, came)
 
 
 def observe(request: Request, completion: Completion) -> tuple[Note, ...]:
@@ -170,21 +168,15 @@ def _echo(request: Request, completion: Completion) -> Iterator[Note]:
 
 def _with_prompts(request: Request, completion: Completion) -> Iterator[tuple[Choice, str]]:
     """Pair each choice with its prompt, where that is a text, and enough text came to compare them."""
-    asked = prompts(request)
-    each = max(1, len(completion.choices) // len(asked))
     for choice in completion.choices:
-        prompt = asked[min(choice.index // each, len(asked) - 1)]
+        prompt = prompt_of(request, completion, choice)
         if isinstance(prompt, str) and (choice.finish_reason or len(choice.text) > len(prompt)):
             yield choice, prompt
 
 
 def _echoed(choice: Choice, prompt: str) -> bool:
     """Tell whether a text begins with its prompt; tokenizers may have changed spaces and forms of letters."""
-    return choice.text.startswith(prompt) or _letters(choice.text).startswith(_letters(prompt))
-
-
-def _letters(text: str) -> str:
-    return "".join(unicodedata.normalize("NFKC", text).split())
+    return choice.text.startswith(prompt) or letters(choice.text).startswith(letters(prompt))
 
 
 def _of_choices(count: int, completion: Completion) -> str:
@@ -201,22 +193,25 @@ def _logprobs(request: Request, completion: Completion) -> Iterator[Note]:
 def _alternatives(request: Request, completion: Completion) -> Iterator[Note]:
     if not request.logprobs:
         return
-    sizes = [size for choice in completion.choices for size in _alternatives_of(choice)]
+    came = (size for choice in completion.choices for size in alternatives_came(choice))
+    sizes = [size for size in came if size is not None]
     short = sum(map(request.logprobs.__gt__, sizes))
     if short:
         text = f"fewer than {request.logprobs} alternatives came at {short} of {len(sizes)} positions"
         yield Note("changed", text, "logprobs")
 
 
-def _alternatives_of(choice: Choice) -> list[int]:
-    """Return how many alternatives came at each position that has a logprob."""
+def alternatives_came(choice: Choice) -> list[int | None]:
+    """Return how many alternatives came at each position, None where there is no logprob to have any."""
     logprobs = choice.logprobs
     if logprobs is None:
         return []
+    columns: Iterable[tuple[Sized | None, float | None]]
     if logprobs.content is not None:
-        return [len(entry.get("top_logprobs") or ()) for entry in logprobs.content]
-    columns = zip_longest(logprobs.top_logprobs or (), logprobs.token_logprobs or ())
-    return [len(row or ()) for row, logprob in columns if logprob is not None]
+        columns = ((entry.get("top_logprobs"), entry.get("logprob")) for entry in logprobs.content)
+    else:
+        columns = zip_longest(logprobs.top_logprobs or (), logprobs.token_logprobs or ())
+    return [None if logprob is None else len(row or ()) for row, logprob in columns]
 
 
 def _stop(request: Request, completion: Completion) -> Iterator[Note]:

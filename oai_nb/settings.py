@@ -44,17 +44,17 @@ class _Held:
         from oai_nb.client import Client
 
         self.choice = choice
-        self._model = model
-        self._timeout: float | Limits | None = None
-        self._client = Client(choice.base_url, api_key=choice.api_key, headers=headers)
+        self._followed: dict[str, Any] = dict.fromkeys(("timeout",) if model else ("timeout", "model"))
+        self._client = Client(choice.base_url, api_key=choice.api_key, model=model, headers=headers)
 
     @property
     def client(self) -> Client:
-        """Give the client as it is now to be."""
-        self._client.model = self._model or configuration.model
-        if configuration.timeout != self._timeout:
-            self._timeout = configuration.timeout
-            self._client.timeout = self._timeout
+        """Give the client, changed where the configuration has changed since the last time."""
+        for name, before in self._followed.items():
+            now = getattr(configuration, name)
+            if now != before:
+                setattr(self._client, name, now)
+                self._followed[name] = now
         return self._client
 
 
@@ -82,7 +82,9 @@ def connect(
     global _connected
     anew = base_url is None and api_key is None and model is None and headers is None
     # So that no traceback shows a key:
-    base_url, api_key, headers = Key.of(base_url), Key.of(api_key), sealed(headers)
+    base_url, api_key, headers, fault = sealed(base_url, api_key, headers)
+    if fault:
+        raise ConfigurationError(fault)
     _connected = None if anew else _Held(_chosen(base_url, api_key), model, headers)
     return default_client()
 
@@ -104,8 +106,14 @@ def client_of(base_url: str) -> Client:
 
 
 def known_models() -> list[str]:
-    """Return the models of the default client that are known already; nothing is asked."""
-    return default_client().known_models
+    """Return the models of the default client that are known already; nothing is asked.
+
+    None are known where there can be no client, such as for a bad address.
+    """
+    try:
+        return default_client().known_models
+    except ConfigurationError:
+        return []
 
 
 def _kept(choice: _Choice) -> Client:

@@ -31,7 +31,7 @@ from oai_nb.markup import (
     whole,
 )
 from oai_nb.pieces import Piece, pieces
-from oai_nb.servers import prompts
+from oai_nb.servers import prompt_of
 from oai_nb.tokens import Token
 from oai_nb.visible import EMPTY, NEWLINE, NO_BREAK, SPACE, TAB, printable
 
@@ -209,7 +209,7 @@ def _columns(completion: Completion, choices: Sequence[Choice]) -> tuple[str, st
 
 def likeliest(completion: Completion) -> int | None:
     """Return the index of the choice with the highest mean logprob, where they answer one prompt."""
-    if completion.request is not None and len(prompts(completion.request)) > 1:
+    if completion.request is not None and len(completion.request.prompts) > 1:
         return None
     means = {choice.index: choice.mean_logprob for choice in completion.choices}
     known = {index: mean for index, mean in means.items() if mean is not None}
@@ -229,12 +229,10 @@ def _short(value: float) -> str:
 
 def _asked(completion: Completion, choice: Choice) -> str:
     """Return the beginning of the prompt that a choice answers, where there are several."""
-    asked = prompts(completion.request) if completion.request is not None else ()
-    if len(asked) < 2:
+    request = completion.request
+    if request is None or len(request.prompts) < 2:
         return ""
-    each = max(1, len(completion.choices) // len(asked))
-    prompt = str(asked[min(choice.index // each, len(asked) - 1)])
-    line = printable(" ".join(prompt.split()))
+    line = printable(" ".join(str(prompt_of(request, completion, choice)).split()))
     return line if len(line) <= EXCERPT else line[: EXCERPT - 1] + "…"
 
 

@@ -16,11 +16,10 @@ import pandas as pd
 
 from oai_nb import measures
 from oai_nb.completion import Choice, Completion
-from oai_nb.markup import escaped, pre, whole
-from oai_nb.table_view import to_html as to_html
-from oai_nb.table_view import to_text
+from oai_nb.markup import NOT_MATHS, escaped, pre, whole
+from oai_nb.table_view import to_html, to_text
 from oai_nb.tokens import SAME_LOGPROB, Alternative, Token
-from oai_nb.visible import visible
+from oai_nb.visible import printable, visible
 
 Column = npt.NDArray[Any]
 
@@ -57,6 +56,21 @@ _TOP_LOGPROBS = {
 }
 
 
+class _Table(pd.DataFrame):
+    """A DataFrame whose displays never interpret a token: no TeX in HTML, no ANSI in text."""
+
+    @property
+    def _constructor(self) -> type[_Table]:
+        return _Table
+
+    def _repr_html_(self) -> str | None:
+        page: str | None = super()._repr_html_()  # type: ignore[misc]
+        return None if page is None else f"<div {NOT_MATHS}>{page}</div>"
+
+    def __repr__(self) -> str:
+        return printable(super().__repr__())
+
+
 def tokens_table(completion: Completion) -> pd.DataFrame:
     """Return one row for each token.
 
@@ -87,7 +101,7 @@ def table_bundle(completion: Completion) -> dict[str, str]:
 
 def _table(dtypes: Mapping[str, str], parts: Sequence[Mapping[str, Column]]) -> pd.DataFrame:
     columns = {name: _column(dtype, [part[name] for part in parts]) for name, dtype in dtypes.items()}
-    return pd.DataFrame(columns, copy=False)
+    return _Table(columns, copy=False)
 
 
 def _column(dtype: str, parts: Sequence[Column]) -> Any:
@@ -183,7 +197,7 @@ class _Rows(NamedTuple):
 def _from_columns(choice: Choice) -> dict[str, Column] | None:
     """Return the same as `_from_tokens`, ten times as fast, from the API's parallel lists.
 
-    None where the lists are missing, differ in length or hold what stands for "impossible": those are rare,
+    None where the lists are missing, differ in length or hold what is no logprob: those are rare,
     and `oai_nb.tokens` knows what to make of them.
     """
     lists = choice.logprobs
@@ -200,6 +214,8 @@ def _from_columns(choice: Choice) -> dict[str, Column] | None:
     except TypeError:  # null
         return None
     if np.isnan(logprob).any() or np.isnan(known).sum() != own.count(None):
+        return None
+    if logprob.max(initial=0) > 0 or np.nanmax(known, initial=0) > 0:
         return None
     token, text = np.fromiter(chain.from_iterable(given), "object", len(logprob)), _objects(texts)
     position = np.repeat(np.arange(len(given)), lengths)

@@ -8,12 +8,13 @@ logprob stays None.
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, zip_longest
+from itertools import accumulate, chain, zip_longest
 from typing import Any
 
-from oai_nb.decode import Logprobs
+from oai_nb.decode import Entry, Logprobs
 from oai_nb.visible import half_character, visible
 
 SAME_LOGPROB = 1e-3
@@ -86,8 +87,21 @@ def tokens_of(logprobs: Logprobs, token_ids: Sequence[int] | None, asked: int | 
 
 
 def number(logprob: float | None) -> float | None:
-    """Read NaN, which stands for "impossible" in servers' JSON, as -inf."""
-    return -math.inf if logprob is not None and math.isnan(logprob) else logprob
+    """Read NaN, which stands for "impossible" in servers' JSON, as -inf, and what is above 0 as 0."""
+    if logprob is None:
+        return None
+    return -math.inf if math.isnan(logprob) else min(logprob, 0.0)
+
+
+def above_zero(logprobs: Logprobs) -> bool:
+    """Tell whether there are values that cannot be log probabilities, by more than a rounding."""
+    entries = logprobs.content or ()
+    values = chain(
+        logprobs.token_logprobs or (),
+        *(row.values() for row in logprobs.top_logprobs or () if row),
+        *((one.get("logprob") for one in (entry, *(entry.get("top_logprobs") or ()))) for entry in entries),
+    )
+    return any(value is not None and value > SAME_LOGPROB for value in values)
 
 
 def token_bytes(text: str) -> bytes | None:
@@ -120,7 +134,7 @@ def _same(value: float, logprob: float | None) -> bool:
     return logprob is None or value == logprob or abs(value - logprob) < SAME_LOGPROB
 
 
-def _from_entry(entry: Mapping[str, Any], asked: int | None) -> Token:
+def _from_entry(entry: Entry, asked: int | None) -> Token:
     text, data, token_id, logprob = _fields(entry)
     found = []
     for other in entry.get("top_logprobs") or ():
@@ -133,7 +147,7 @@ def _from_entry(entry: Mapping[str, Any], asked: int | None) -> Token:
     return Token(text, data, token_id, logprob, _rank(top, k), top)
 
 
-def _fields(entry: Mapping[str, Any]) -> tuple[str, bytes | None, int | None, float | None]:
+def _fields(entry: Entry) -> tuple[str, bytes | None, int | None, float | None]:
     text, data = str(entry.get("token") or ""), entry.get("bytes")
     known = bytes(data) if data is not None else token_bytes(text)
     return text, known, entry.get("id"), number(entry.get("logprob"))
@@ -159,6 +173,60 @@ def _rank(top: Sequence[Alternative], k: int) -> int | None:
 
 def _known(offset: int | None) -> int | None:
     return offset if offset is not None and offset >= 0 else None
+
+
+REACH = 16
+"""How many bytes ahead the next token is looked for, for each one before it that could not be placed."""
+
+
+def echoed(tokens: Sequence[Token], text: str, prompt: str | Sequence[Any]) -> int:
+    """Return how many of the first tokens are the prompt's, which `text` may begin with.
+
+    They are laid along the text, which is the truth: tokens that are not in it (a first ``<s>``) shift
+    nothing. Where they do not meet it, their offsets tell; where those are unknown too, it is none.
+    """
+    if not isinstance(prompt, str):
+        differ = any(token.id not in (None, other) for token, other in zip(tokens, prompt, strict=False))
+        return 0 if differ else min(len(prompt), len(tokens))
+    end = _end(text, prompt)
+    data = text.encode("utf-8", "surrogatepass")
+    goal = len(text[:end].encode("utf-8", "surrogatepass"))
+    at = lost = 0
+    for count, token in enumerate(tokens):
+        found = place(data, token.bytes, at, lost)
+        if at >= goal or (found is not None and found >= goal):
+            return count
+        lost = lost + 1 if found is None else 0
+        at = at if found is None else found + len(token.bytes or b"")
+    if at >= goal or end == len(text):
+        return len(tokens)
+    return sum(1 for token in tokens if token.offset is not None and token.offset < end)
+
+
+def _end(text: str, prompt: str) -> int:
+    """Return where the prompt ends in a text; tokenizers may have changed its spaces and forms of letters."""
+    if text.startswith(prompt):
+        return len(prompt)
+    wanted, end, came = letters(prompt), 0, ""
+    while end < len(text) and len(came) < len(wanted):
+        came += letters(text[end])
+        end += 1
+    return end if wanted.startswith(came) else 0
+
+
+def letters(text: str) -> str:
+    """Return a text without spaces, its letters in one form: what tokenizers do not change."""
+    return "".join(unicodedata.normalize("NFKC", text).split())
+
+
+def place(data: bytes, token: bytes | None, at: int, lost: int) -> int | None:
+    """Return where a token's bytes lie: right here, or a little further where some before it are lost."""
+    if token is None:
+        return None
+    if data.startswith(token, at):
+        return at
+    found = data.find(token, at, at + REACH * lost + len(token)) if lost and token else -1
+    return found if found >= 0 else None
 
 
 IMPOSSIBLE = -9999.0

@@ -12,7 +12,9 @@ from collections.abc import Iterator
 SPACE, NEWLINE, TAB, RETURN, NO_BREAK, EMPTY = "␣", "⏎", "⇥", "␍", "⍽", "∅"
 
 _NAMED = {" ": SPACE, "\n": NEWLINE, "\t": TAB, "\r": RETURN, "\u00a0": NO_BREAK, "\x7f": "␡"}
-_OURS = frozenset([*_NAMED.values(), EMPTY, "⟨", "⟩"])
+_CONTROLS = map(chr, range(0x2400, 0x2422))  # ␀ to ␡
+_OURS = frozenset([*_NAMED.values(), *_CONTROLS, EMPTY, "⟨", "⟩"])
+_LIKE_BYTES = re.compile(r"(\\x[0-9a-f]{2})+")
 
 
 def visible(text: str, data: bytes | None = None) -> str:
@@ -20,12 +22,19 @@ def visible(text: str, data: bytes | None = None) -> str:
 
     `data` is the token's bytes where they are known; they are shown where they are no whole text.
     """
-    if data is None and text and text.isascii() and text.isprintable() and text[:6] != "bytes:":
+    if (
+        data is None
+        and text
+        and text.isascii()
+        and text.isprintable()
+        and not text.startswith(("bytes:", "\\x"))
+    ):
         return text.replace(" ", SPACE)  # what most tokens are, ten times as fast
     half = half_character(text) or _undecodable(data)
     if half is not None:
         return "".join(f"\\x{byte:02x}" for byte in half)
-    return "".join(map(_shown, text)) or EMPTY
+    shown = "".join(map(_shown, text)) or EMPTY
+    return shown.replace("\\", "⟨U+005C⟩") if _LIKE_BYTES.fullmatch(text) else shown
 
 
 def _shown(character: str) -> str:
@@ -55,6 +64,11 @@ def _undecodable(data: bytes | None) -> bytes | None:
     except UnicodeDecodeError:
         return data
     return None
+
+
+def one_line(text: str) -> str:
+    """Return running text as one line on which nothing acts, for a message."""
+    return printable(" ".join(text.split()))
 
 
 def printable(text: str) -> str:

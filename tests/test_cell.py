@@ -100,10 +100,35 @@ def test_the_body_is_found_below_another_magic():
     assert body == "a\n" and cell.prompt(line, body, raw=False) == ">>> a"
 
 
+@pytest.mark.parametrize("body", [">>> a\n... b", "a\n   \nb"])
+def test_the_body_is_found_where_another_magic_runs_it_as_a_cell_of_its_own(body):
+    typed = f"%%capture\n%%complete -n 2\n{body}\n"
+    ((_, _, inner),) = calls(typed)
+    ((_, line, cleaned),) = calls(inner)
+    cell = TypedCell(shell_like())
+    cell.begin(SimpleNamespace(raw_cell=typed))
+    cell.begin(SimpleNamespace(raw_cell=inner))
+    assert cleaned != f"{body}\n" and cell.prompt(line, cleaned, raw=False) == body
+
+
+def test_a_cell_that_has_ended_is_forgotten_with_those_in_it_and_no_other():
+    outer, inner, empty = (SimpleNamespace(raw_cell=raw) for raw in ("%%complete\n>>> a", "1", ""))
+    cell = TypedCell(shell_like())
+    cell.begin(outer)
+    cell.end(SimpleNamespace(info=empty))  # an empty cell ends without having begun
+    cell.begin(inner)
+    cell.end(SimpleNamespace(info=inner))
+    assert cell.prompt("", "a\n", raw=False) == ">>> a"
+    cell.begin(inner)
+    cell.end(SimpleNamespace(info=outer))
+    assert cell.prompt("", "a\n", raw=False) == "a"
+
+
 def test_another_cells_text_is_never_taken():
     cell = TypedCell(shell_like())
     cell.begin(SimpleNamespace(raw_cell="%%complete -n 3\n>>> other"))
     assert cell.prompt("-n 2", "other\n", raw=False) == "other"
+    cell.end(None)
     cell.begin(SimpleNamespace(raw_cell="%%complete\n>>> a"))
     cell.end(None)
     assert cell.prompt("", "a\n", raw=False) == "a"
@@ -155,7 +180,20 @@ def test_ipython_alone_would_take_a_question_for_its_own():
 
 
 @pytest.mark.parametrize(
-    "cell", ["%complete?", "%%complete?", "%complete??", "%completely a?", "x?", "%time a?"]
+    ("before", "magic"), [("%time ", "time"), ("%timeit -n1 -r1 ", "timeit"), ("  %prun -q ", "prun")]
+)
+def test_a_question_behind_another_magic_is_left_to_it(before, magic):
+    ((name, line),) = calls(f"{before}%complete -n 2 What is 5 % 3?")
+    assert name == magic and line.endswith("%complete -n 2 What is 5 % 3?")
+    assert calls(line[line.index("%") :]) == [("complete", "-n 2 What is 5 % 3?")]
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        *("%complete?", "%%complete?", "%complete??", "%completely a?", "x?", "%time a?", "%time %complete?"),
+        *("%time x%complete a?", "%time a %completely b?"),
+    ],
 )
 def test_everything_else_stays_ipythons(cell):
     assert calls(cell) == calls(cell, loaded=False)

@@ -1,9 +1,13 @@
 """The synchronous client: what is sent, to where, with which key, and what the server is asked besides."""
 
 import _thread
+import contextlib
+import copy
 import gc
 import inspect
 import os
+import pickle
+import threading
 
 import pytest
 from wire import (
@@ -22,9 +26,11 @@ from wire import (
     whole,
 )
 
-from oai_nb import Client, Request, connect, errors
+from oai_nb import Client, Request, connect, errors, peer
 from oai_nb.completion import Server
 from oai_nb.deadline import Limits
+from oai_nb.local import transport, weights
+from oai_nb.local.service import Service
 from oai_nb.parameters import PARAMETERS
 
 OK = whole(completion("ok", finish_reason="stop"))
@@ -119,6 +125,79 @@ def test_secrets_in_headers_are_masked_too(wire):
         client.complete("x")
 
 
+@pytest.mark.parametrize(
+    ("headers", "secret"),
+    [
+        ({"Authorization": "Basic dXNlcjpwYXNzd29yZA=="}, "dXNlcjpwYXNzd29yZA"),
+        ({"Authorization": "Token hush-hush-1"}, "hush-hush-1"),
+        ({"Proxy-Authorization": 'Digest user=me, response="hush-hush-1"'}, "hush-hush-1"),
+        ({"Cookie": "theme=dark; session=hush=hush-1"}, "hush=hush-1"),
+        ({"X-Anything": "hush-hush-1"}, "hush-hush-1"),
+    ],
+)
+def test_every_part_of_a_header_that_may_be_a_key_is_masked(wire, headers, secret):
+    wire.on(failure(401, f"who is <{secret}>?"))
+    with (
+        Client(wire.url, model="m", headers=headers) as client,
+        pytest.raises(errors.AuthenticationError, match=r"who is <\[key\]=*>\?"),
+    ):
+        client.complete("x")
+
+
+def test_harmless_headers_are_not_masked(wire):
+    wire.on(failure(400, "application/json and request-0001"))
+    headers = {"Accept": "application/json", "X-Request-Id": "request-0001"}
+    with (
+        Client(wire.url, model="m", headers=headers) as client,
+        pytest.raises(errors.ServerError, match="application/json and request-0001"),
+    ):
+        client.complete("x")
+
+
+@pytest.mark.parametrize("key", ["a", "key"])
+def test_a_short_key_does_not_garble_a_message(wire, key):
+    wire.on(failure(400, "there was a problem"), path=COMPLETIONS)
+    wire.on(failure(401, "which key, monkey?"), model="refused")
+    with Client(wire.url, api_key=key, model="m") as client:
+        with pytest.raises(errors.ServerError, match="there was a problem"):
+            client.complete("x")
+        with pytest.raises(errors.AuthenticationError) as caught:
+            client.complete("x", model="refused")
+    assert "[[" not in str(caught.value) and "monkey" in str(caught.value)
+
+
+def test_a_client_is_not_pickled_or_copied_for_it_holds_a_key():
+    client = Client("http://h", api_key=KEY)
+    for one in (client, client._peer, client._peer.http, client._peer.http.mask):
+        with pytest.raises(TypeError, match="holds a key"):
+            pickle.dumps(one)
+        with pytest.raises(TypeError, match="holds a key"):
+            copy.deepcopy(one)
+    assert KEY not in repr(vars(client._peer.http.mask))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"base_url": 5},
+        {"api_key": 5},
+        {"api_key": KEY.encode()},
+        {"headers": [("a", KEY)]},
+        {"headers": {5: KEY}},
+        {"headers": {"X-A": None, "x-b": KEY}},
+        {"organization": 5},
+        {"model": 5},
+        {"max_retries": "2"},
+        {"max_retries": None},
+    ],
+    ids=repr,
+)
+def test_a_wrong_type_is_named_in_one_line_without_its_value(wrong):
+    with pytest.raises(errors.ConfigurationError, match=next(iter(wrong))) as caught:
+        Client(**{"base_url": "http://h", "api_key": KEY} | wrong)
+    assert KEY not in str(caught.value) and "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize("key", [f"{KEY}\nX", f"{KEY[:9]}\r\n{KEY[9:]}", "schlüssel-1234567890", "a\x00b"])
 def test_a_key_that_cannot_be_sent_is_refused_and_not_repeated(key):
     with pytest.raises(errors.ConfigurationError, match="api_key") as caught:
@@ -136,7 +215,13 @@ def test_space_around_a_key_is_no_part_of_it(wire):
 @pytest.mark.parametrize("call", [Client, connect])
 @pytest.mark.parametrize(
     "wrong",
-    [{"base_url": "odd"}, {"base_url": KEY}, {"base_url": f"http://{KEY}@h"}, {"headers": {"x": "a\nb"}}],
+    [
+        {"base_url": "odd"},
+        {"base_url": KEY},
+        {"base_url": f"http://{KEY}@h"},
+        {"headers": {"x": "a\nb"}},
+        {"headers": {"x": None}},
+    ],
 )
 def test_no_frame_of_a_refusal_shows_the_key(call, wrong):
     with pytest.raises(errors.ConfigurationError) as caught:
@@ -268,6 +353,23 @@ def test_openai_is_known_by_its_address_and_is_asked_for_its_completions_model()
     assert client.server.kind == "openai" and client.limits == {}
 
 
+# --- streams ---
+
+
+def test_stream_options_are_a_stream_s_own_unless_it_cannot_be_one(wire, client):
+    options = {"include_usage": False}
+    assert client.stream_request("x", stream_options=options).stream is True
+    assert client.stream_request(Request("x", n=2, best_of=2), stream_options=options).stream is True
+    assert client.stream_request("x").stream is None
+    for asked in ("x", Request("x", best_of=2)):
+        with pytest.raises(errors.InvalidRequestError, match="leave stream_options out") as caught:
+            client.stream(asked, best_of=3, stream_options=options)
+        assert caught.value.parameter == "stream_options"
+    with pytest.raises(errors.InvalidRequestError, match="stream_options"):
+        client.stream("x", stream=False, stream_options=options)
+    assert not wire.requests
+
+
 # --- tokens ---
 
 
@@ -335,6 +437,51 @@ def test_the_embedded_model_can_be_stopped():
         assert client.complete("Once", max_tokens=1).incomplete is None
 
 
+@pytest.fixture
+def loading(monkeypatch):
+    """A model that waits, half loaded, with a notice; the test lets it go on."""
+    go_on = threading.Event()
+
+    def load(path, notify):
+        notify("preparing the model once")
+        assert go_on.wait(LIMIT)
+        return Service(None, None, "half")
+
+    monkeypatch.setattr(transport.service, "load", load)
+    monkeypatch.setattr(transport, "_services", {})
+    yield go_on
+    go_on.set()
+
+
+def test_what_the_embedded_model_says_while_it_is_loaded_is_the_status(loading, capsys):
+    with Client() as client:
+        running = client.stream("x")
+        for _ in range(int(LIMIT / 0.01)):
+            if "preparing" in running.status:
+                break
+            running.wait(0.01)
+        assert running.status.startswith("preparing the model once, ")
+        loading.set()
+        assert client.models() == ["half"] and client._peer.notice == ""
+    assert capsys.readouterr().err == "oai_nb: preparing the model once\n"
+
+
+@pytest.mark.parametrize("call", ["complete", "iterate", "models"])
+def test_in_a_kernel_it_is_told_in_the_thread_that_waits(loading, monkeypatch, call):
+    told = []
+
+    def say(line):
+        told.append((line, threading.current_thread()))
+        loading.set()
+
+    monkeypatch.setattr(peer, "_in_kernel", lambda: True)
+    monkeypatch.setattr(weights, "say", say)
+    with Client() as client, contextlib.suppress(errors.BrokenStreamError):  # half a model has no answer
+        calls = {"complete": lambda: client.complete("x"), "iterate": lambda: list(client.stream("x"))}
+        calls.get(call, client.models)()
+    assert told[0] == ("preparing the model once", threading.main_thread())
+
+
 # --- errors ---
 
 
@@ -349,6 +496,39 @@ def test_a_redirect_says_where_to(wire, client):
     wire.on(answer(308, "text/html", "", location="https://elsewhere/v1/completions?x"))
     with pytest.raises(errors.ServerError, match=r"308.*moved to https://elsewhere/v1/completions$"):
         client.complete("x")
+
+
+@pytest.mark.parametrize("status", [301, 304])
+def test_a_redirect_to_nowhere_is_an_error_like_others(wire, client, status):
+    wire.on(answer(status, "text/html", ""))
+    with pytest.raises(errors.ServerError, match=str(status)) as caught:
+        client.complete("x")
+    assert "moved to" not in str(caught.value) and caught.value.status == status
+
+
+def test_json_without_a_floor_is_no_error_of_python(wire, client, monkeypatch):
+    wire.on(whole("[" * 100_000 + "]" * 100_000), path=MODELS)
+    assert client.models() == []
+    wire.on(answer(400, "application/json", "[" * 100_000))
+    with pytest.raises(errors.ServerError, match="400"):
+        client.complete("x")
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(errors.InvalidRequestError, match="extra cannot be sent"):
+        client.complete("x", extra={"deep": deep})
+
+
+@pytest.mark.parametrize("call", ["models", "complete"])
+def test_an_error_that_nobody_expected_is_ours_and_shows_no_key(wire, monkeypatch, call):
+    async def fail(*_):
+        raise RecursionError(f"too deep for {KEY}")
+
+    with Client(wire.url, api_key=KEY) as client:
+        monkeypatch.setattr(client._peer.http, "fetch", fail)
+        with pytest.raises(errors.BrokenStreamError, match=r"RecursionError: too deep for \[key\]") as caught:
+            getattr(client, call)(*["x"] * (call == "complete"))
+    assert caught.value.__cause__ is None and caught.value.__context__ is None
 
 
 def test_a_wrong_key_says_so(wire):
@@ -424,7 +604,14 @@ def test_a_client_works_on_in_a_child(wire, client):
     assert client.complete("z").text == "ok"
 
 
-@pytest.mark.parametrize("name", ["complete", "stream", "request"])
+def test_a_client_is_named_by_what_is_known_of_its_server():
+    assert repr(Client()) == "<Client local>" and repr(Client(model="m")) == "<Client local, model='m'>"
+    assert repr(Client("http://h")) == "<Client http://h/v1>"
+    openai = Client("https://api.openai.com", model="m")
+    assert repr(openai) == "<Client https://api.openai.com/v1 (openai), model='m'>"
+
+
+@pytest.mark.parametrize("name", ["complete", "stream", "request", "stream_request"])
 def test_the_signatures_show_every_parameter(name):
     shown = inspect.signature(getattr(Client("http://h"), name)).parameters
     assert list(shown) == ["prompt_or_request", *(p for p in PARAMETERS if p != "prompt"), "extra"]

@@ -11,7 +11,7 @@ from oai_nb.options import OPTIONS, VIEWS
 
 
 def words(typed, models=()):
-    return list(suggest(typed, models).words)
+    return list(suggest(typed, lambda: models).words)
 
 
 def test_a_blank_offers_every_option():
@@ -55,7 +55,7 @@ def test_an_option_that_was_used_is_not_offered_again_unless_it_may_be_repeated(
     ],
 )
 def test_values_are_offered_where_they_can_be_listed(typed, expected, fragment):
-    found = suggest(typed, ["smol", "smart", "davinci"])
+    found = suggest(typed, lambda: ["smol", "smart", "davinci"])
     assert (list(found.words), found.fragment, found.kind) == (expected, fragment, "value")
 
 
@@ -71,8 +71,12 @@ def test_nothing_is_offered_inside_a_prompt_or_a_quote(typed):
 
 @pytest.fixture
 def tab(shell):
+    def models():
+        press.asked += 1
+        return ["smol"]
+
     shell.ip.Completer.use_jedi = False
-    shell.ip.Completer.custom_matchers.append(completer.matcher(lambda: ["smol"]))
+    shell.ip.Completer.custom_matchers.append(completer.matcher(models))
 
     def press(cell):
         """Return what the cell becomes with each completion at the mark |."""
@@ -83,6 +87,7 @@ def tab(shell):
                 for c in shell.ip.Completer.completions(code, position)
             ]
 
+    press.asked = 0
     return press
 
 
@@ -92,6 +97,13 @@ def test_tab_completes_options_and_values_in_place(tab, magic):
     assert tab(f"{magic} -n 2 --show text,he|") == [f"{magic} -n 2 --show text,heatmap"]
     assert tab(f"{magic} --model |\nOnce") == [f"{magic} --model smol\nOnce"]
     assert f"{magic} --temperature" in tab(f"{magic} |")
+
+
+def test_models_are_asked_for_only_where_one_may_stand(tab):
+    for cell in ("%%complete |", "%%complete --te|", "%%complete --show t|", "%%complete\nOnce|", "x|"):
+        tab(cell)
+    assert tab.asked == 0
+    assert tab("%%complete --model=s|") == ["%%complete --model=smol"] and tab.asked == 1
 
 
 def test_tab_leaves_the_body_and_other_magics_alone(tab):

@@ -55,7 +55,69 @@ def test_lone_surrogates_are_kept_in_the_text_and_replaced_elsewhere():
 
 def test_logprobs_of_an_unknown_shape_do_not_cost_the_text():
     chunk = decode(choice_bytes(logprobs={"tokens": "oops"}))
-    assert chunk.choices[0].text == "ab" and chunk.choices[0].logprobs is None and chunk.without_logprobs
+    assert chunk.choices[0].text == "ab" and chunk.choices[0].logprobs is None
+    assert chunk.left_out == ("logprobs",)
+
+
+@pytest.mark.parametrize(
+    ("odd", "names"),
+    [
+        ({"id": 5}, ["id"]),
+        ({"system_fingerprint": 7, "created": "yesterday"}, ["created", "system_fingerprint"]),
+        ({"model": ["m"], "usage": [1, 2]}, ["model", "usage"]),
+        ({"usage": {"prompt_tokens": "many"}}, ["usage"]),
+    ],
+)
+def test_an_odd_field_of_no_importance_costs_nothing_else(odd, names):
+    chunk = decode(json.dumps({"choices": [{"text": "ab", "finish_reason": "stop"}], **odd}).encode())
+    assert [choice.text for choice in chunk.choices] == ["ab"] and list(chunk.left_out) == names
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{"token_ids": "x"}, {"token_ids": [1.5]}, {"finish_reason": 3}, {"index": "first"}, {"delta": 3}],
+)
+def test_an_odd_field_of_a_choice_costs_nothing_else(odd):
+    columns = {"tokens": ["ab"], "token_logprobs": [-1.0]}
+    chunk = decode(choice_bytes(logprobs=columns, **odd))
+    assert (chunk.choices[0].index, chunk.choices[0].text) == (0, "ab") and list(chunk.left_out) == [*odd]
+    assert chunk.choices[0].logprobs.tokens == ("ab",)
+
+
+@pytest.mark.parametrize("odd", [{"id": "a"}, {"bytes": [300]}, {"logprob": "low"}, {"top_logprobs": 3}])
+def test_an_odd_entry_of_the_chats_logprobs_costs_the_logprobs_only(odd):
+    chunk = decode(choice_bytes(logprobs={"content": [{"token": "a", "logprob": -1.0} | odd]}))
+    assert chunk.choices[0].text == "ab" and chunk.left_out == ("logprobs",)
+
+
+def test_an_odd_column_costs_no_other_column():
+    chunk = decode(choice_bytes(logprobs={"tokens": ["ab"], "token_logprobs": [-1], "text_offset": "x"}))
+    assert chunk.choices[0].logprobs.token_logprobs == (-1,) and chunk.left_out == ("text_offset",)
+
+
+@pytest.mark.parametrize("index", [{}, {"index": None}])
+def test_choices_without_an_index_are_numbered_by_their_place(index):
+    chunk = decode(json.dumps({"choices": [{"text": "a"} | index, {"text": "b"} | index]}).encode())
+    assert [(choice.index, choice.text) for choice in chunk.choices] == [(0, "a"), (1, "b")]
+    assert chunk.left_out == ()
+
+
+@pytest.mark.parametrize("form", ["delta", "message"])
+@pytest.mark.parametrize("content", ["ab", [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]])
+def test_the_chats_form_is_taken_for_the_text_and_told(form, content):
+    chunk = decode(json.dumps({"choices": [{"index": 1, form: {"content": content}}]}).encode())
+    assert [(choice.index, choice.text) for choice in chunk.choices] == [(1, "ab")] and chunk.is_chat
+    assert not decode(choice_bytes(**{form: {"content": content}})).is_chat
+
+
+def test_halves_of_a_character_are_kept_in_the_chats_form():
+    assert decode(b'{"choices":[{"delta":{"content":"\\ud83d"}}]}').choices[0].text == "\ud83d"
+
+
+@pytest.mark.parametrize("choice", [{"message": {"content": 5}}, {"delta": "ab"}, 3])
+def test_a_text_of_an_unknown_shape_is_no_empty_success(choice):
+    with pytest.raises(BrokenStreamError, match="unknown shape"):
+        decode(json.dumps({"choices": [choice]}).encode())
 
 
 @pytest.mark.parametrize("raw", [b"hello", b"[1]", b'{"choices": 3}', b'{"choices":[{"text":3}]}', b""])
@@ -101,6 +163,11 @@ def test_reads_an_error_of_any_shape(body, status, kind, words):
 def test_an_error_keeps_what_the_api_says_of_it():
     error = server_error({"error": {"message": "no", "type": "t", "param": "n", "code": "c"}}, 400)
     assert (error.status, error.type, error.param, error.code) == (400, "t", "n", "c")
+
+
+def test_an_excerpt_does_nothing_on_a_screen():
+    assert excerpt("a\x1b[31m\x9b1m\u2028b\u202e") == "a␛[31m⟨U+009B⟩1m b⟨U+202E⟩"
+    assert "\x1b" not in str(server_error({"error": {"message": "\x1b]52;c;x\x07"}}, 500))
 
 
 def test_an_excerpt_is_one_short_line():

@@ -140,6 +140,11 @@ def test_usage_that_comes_once_a_choice_is_summed():
     assert (done.usage.prompt_tokens, done.usage.completion_tokens, done.usage.total_tokens) == (5, 14, 19)
 
 
+def test_usage_of_one_choice_is_as_it_came():
+    usage = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 20}
+    assert fold(chunks(piece("a", 0, "stop"), usage=usage)).usage.total_tokens == 20
+
+
 def test_usage_full_of_zeros_is_no_usage():
     zeros = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
     assert fold(chunks(piece("a", 0, "stop"), usage=zeros)).usage is None
@@ -148,6 +153,107 @@ def test_usage_full_of_zeros_is_no_usage():
 def test_logprobs_that_were_left_out_are_noted():
     chunk = decode(b'{"choices":[{"text":"a","finish_reason":"stop","logprobs":{"tokens":3}}]}')
     assert [note.parameter for note in fold([chunk]).fidelity] == ["logprobs"]
+
+
+def test_what_was_left_out_and_the_chats_form_are_noted():
+    answer = {"id": 5, "usage": [], "choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}
+    done = fold([decode(json.dumps(answer).encode())])
+    assert done.text == "Hi" and done.incomplete is None
+    assert [(note.sign, note.text) for note in done.fidelity] == [
+        ("info", "id came in an unknown shape"),
+        ("info", "usage came in an unknown shape"),
+        ("changed", "the server answered in the chat's form"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "logprobs",
+    [
+        {"tokens": ["a"], "token_logprobs": [800.0]},
+        {"tokens": ["a"], "token_logprobs": [-1.0], "top_logprobs": [{"b": 3.0}]},
+        {"content": [{"token": "a", "logprob": -1.0, "top_logprobs": [{"token": "b", "logprob": 9.0}]}]},
+    ],
+)
+def test_logprobs_above_0_are_noted_and_no_probability_is_above_1(logprobs):
+    done = fold(chunks(piece("a", 0, "stop") | {"logprobs": logprobs}))
+    assert [note.text for note in done.fidelity] == ["logprobs above 0 came: not log probabilities"]
+    token = done.choices[0].tokens[0]
+    assert token.prob <= 1 and all(one.logprob <= 0 for one in token.top)
+
+
+def test_a_logprob_of_0_by_rounding_is_not_noted():
+    done = fold(chunks(piece("a", 0, "stop") | {"logprobs": {"tokens": ["a"], "token_logprobs": [1e-7]}}))
+    assert done.fidelity == () and done.choices[0].tokens[0].prob == 1
+
+
+@pytest.mark.parametrize("created", ["NaN", "1e999"])
+def test_an_impossible_time_is_none(created):
+    assert fold([decode(b'{"created": %b, "choices": [{"text": "a"}]}' % created.encode())]).created == 0
+
+
+def test_the_chats_logprobs_grow_in_place():
+    state, entry = Fold(), {"token": "a", "logprob": -1.0}
+    lists = []
+    for chunk in chunks(*[piece("a") | {"logprobs": {"content": [entry]}}] * 3):
+        state.add(chunk)
+        lists.append(state._choices[0].content)
+    assert lists[0] is lists[2] and len(lists[0]) == 3
+
+
+# --- echo ---
+
+
+def echoing(prompt, pieces, n=1, finish_reason="stop", **more):
+    """Fold one whole answer; a piece is the texts and logprobs of a choice's tokens."""
+    choices = [
+        piece("".join(texts), i, finish_reason) | {"logprobs": {"tokens": texts, "token_logprobs": values}}
+        for i, (texts, values) in enumerate(pieces)
+    ]
+    answer = json.dumps({"choices": choices}).encode()
+    return fold([decode(answer)], Request(prompt, echo=True, logprobs=0, n=n, **more))
+
+
+def test_an_echoed_prompt_does_not_make_an_answer_likelier():
+    echo, values = ["Once", " upon", " a"], [None, -3.0, -3.0]
+    done = echoing(
+        "Once upon a", [([*echo, " x"], [*values, -0.1]), (echo + [" y"] * 10, values + [-0.5] * 10)], n=2
+    )
+    first, second = done.choices
+    assert (first.mean_logprob, second.mean_logprob) == (-0.1, -0.5)
+    assert first.perplexity < second.perplexity
+    assert (first.echoed, len(first.generated), len(second.generated)) == (3, 1, 10)
+    assert done.completion_tokens == 11
+
+
+def test_where_nothing_was_generated_the_prompt_itself_is_scored():
+    only = echoing("a b", [(["a", " b"], [None, -2.0])], max_tokens=0).choices[0]
+    assert only.generated == () and only.mean_logprob == -2.0
+
+
+def test_each_choice_knows_its_own_prompt():
+    rows = [(["a", "b", "x"], [-9, -9, -1]), (["a", "b", "y"], [-9, -9, -2]), (["abc", "z"], [-9, -3])] * 2
+    done = echoing(["ab", "ab", "abc"], [rows[i] for i in (0, 1, 2)])
+    assert [choice.mean_logprob for choice in done.choices] == [-1, -2, -3]
+    assert [choice.asked_echo for choice in done.choices] == ["ab", "ab", "abc"]
+
+
+def test_a_partial_answer_has_its_prompts_by_n():
+    state = Fold(Request(["a", "b"], n=2, echo=True))
+    for chunk in chunks(piece("ax", 0), piece("ay", 1)):
+        state.add(chunk)
+    assert [one.asked_echo for one in state.completion(incomplete="stopped").choices] == ["a", "a"]
+    assert [one.asked_echo for one in state.completion().choices] == ["a", "b"]
+
+
+def test_ids_are_counted_where_there_are_no_logprobs():
+    done = fold(chunks(piece("ab") | {"token_ids": [1, 2, 3]}), Request("x"))
+    assert done.completion_tokens == 3
+    beside = {"tokens": ["x", "a"], "token_logprobs": [None, -1.0]}
+    both = chunks(piece("xa") | {"token_ids": [7, 8], "logprobs": beside})
+    assert fold(both, Request("x", echo=True)).completion_tokens == 1
+
+
+# --- records ---
 
 
 RECORDED = b"""{"id":"c","created":1,"model":"m","system_fingerprint":"f","choices":[{"index":0,"text":" a",
@@ -162,6 +268,48 @@ def test_a_record_is_read_back_whole():
     assert again == done and again.choices[0].tokens[0].id == 5
     assert again.request == done.request and again.request.extra == {"top_k": 4}
     assert from_json(RECORDED).text == " a"
+
+
+COLUMNS = b'{"tokens":["NaN","-Infinity"],"token_logprobs":[-9999.0,-Infinity],"top_logprobs":%b}'
+TOPS = b'[{"NaN":-9999.0,"Infinity":-Infinity},null]'
+ENTRIES = (
+    b'{"content":[{"token":"NaN","logprob":-Infinity,"top_logprobs":[{"token":"b","logprob":-9999.0}]}]}'
+)
+
+
+@pytest.mark.parametrize("logprobs", [COLUMNS % TOPS, ENTRIES])
+def test_a_record_keeps_what_json_has_no_number_for(logprobs):
+    done = fold([decode(b'{"choices":[{"text":"a","finish_reason":"stop","logprobs":%b}]}' % logprobs)])
+    again = from_json(done.to_json())
+    assert again == done and again.choices[0].tokens == done.choices[0].tokens
+    json.loads(done.to_json(), parse_constant=pytest.fail)
+
+
+def test_a_partial_record_of_several_prompts_is_read_back_whole():
+    state = Fold(Request(["a", "b"], n=2, echo=True))
+    for chunk in chunks(piece("ax", 0, "stop"), piece("ay", 1, "stop")):
+        state.add(chunk)
+    done = state.completion(incomplete="stopped")
+    assert from_json(done.to_json()) == done
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {},
+        {"answer": 3},
+        {"answer": {}, "request": {"prompt": "x", "n": "y"}},
+        {"answer": {}, "request": 3},
+        {"answer": {}, "request": {"zzz": 1}},
+        {"answer": {}, "server": {"name": 1}},
+        {"answer": {}, "timing": 3},
+        {"answer": {}, "fidelity": [{}]},
+        {"answer": {}, "request": {"prompt": "x"}, "extra": ["k"]},
+    ],
+)
+def test_a_damaged_record_is_a_broken_one(damage):
+    with pytest.raises(BrokenStreamError):
+        from_json(json.dumps({"oai_nb": 1, **damage}))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "nonsense", '{"oai_nb": 99}'])

@@ -59,6 +59,12 @@ def test_what_was_sent_is_shown_without_the_prompt():
     assert "seed 7" in as_text(plain("x", request=REQUEST))
 
 
+def test_whole_numbers_are_shown_as_such():
+    assert facts(plain("x", sent={"temperature": 1.0, "top_p": 0.0, "max_tokens": 30}))[-1] == (
+        "temperature 1 · top_p 0 · max_tokens 30"
+    )
+
+
 def test_what_is_not_as_asked_has_a_sign_and_words():
     notes = (Note("ignored", "no suffix"), Note("emulated", "best_of by us"), Note("info", "empty prompt"))
     answer = plain("x", fidelity=notes)

@@ -63,10 +63,13 @@ def test_loading_the_extension_brings_in_nothing_heavy(tmp_path):
         "oai_nb.completer",
         "oai_nb.config",
         "oai_nb.errors",
+        "oai_nb.imports",
+        "oai_nb.live",
         "oai_nb.magic",
         "oai_nb.options",
         "oai_nb.parameters",
         "oai_nb.parser",
+        "oai_nb.visible",
     }
 
 

@@ -83,6 +83,29 @@ def test_a_whole_answer_with_the_wrong_content_type_is_still_an_answer():
     assert text(intake) == "a" and intake.complete
 
 
+def test_a_long_answer_with_the_wrong_content_type_is_whole():
+    raw = json.dumps(completion("a" * 200_000, finish_reason="stop")).encode()
+    intake = fed(*(raw[start : start + 65_536] for start in range(0, len(raw), 65_536)))
+    intake.end()
+    assert text(intake) == "a" * 200_000
+
+
+def test_what_goes_on_without_an_event_is_stopped(monkeypatch):
+    monkeypatch.setattr("oai_nb.intake._MOST", 2**20)
+    with pytest.raises(BrokenStreamError, match="1 MB and no event: aaa"):
+        fed(*[b"a" * 2**18] * 5)
+
+
+def test_an_event_with_an_error_and_a_text_keeps_the_text():
+    both = json.dumps({"choices": [{"index": 0, "text": "lo"}], "error": {"message": "full"}}).encode()
+    for take in (lambda intake: intake.feed(b"data: " + both + b"\n\n"), lambda intake: intake.whole(both)):
+        intake = Intake(Request("x"), Mask())
+        intake.feed(event("Hel"))
+        with pytest.raises(ServerError, match="full"):
+            take(intake)
+        assert text(intake) == "Hello" and len(intake.events) == 2
+
+
 @pytest.mark.parametrize(
     ("body", "said"), [(b"<html><title>Log in</title>", "Log in"), (b"busy now", "busy now")]
 )

@@ -15,6 +15,17 @@ def test_a_short_key_is_masked_as_a_word_only():
     assert Mask(["abc"])("key abc, not abcd") == f"key {MASKED}, not abcd"
 
 
+@pytest.mark.parametrize("key", ["key", "odd [key] here", "secret-of-mine"])
+def test_masking_twice_is_masking_once(key):
+    mask = Mask([key])
+    once = mask(f"a {key} and Bearer {key}")
+    assert mask(once) == once == f"a {MASKED} and Bearer {MASKED}"
+
+
+def test_what_has_no_length_is_no_secret():
+    assert Mask(["a", "xy"])("a problem of xy") == "a problem of xy"
+
+
 def test_what_follows_bearer_and_keys_of_a_known_form_are_masked_without_being_known():
     mask = Mask()
     assert mask("header 'Authorization: Bearer xyz'") == f"header 'Authorization: Bearer {MASKED}'"

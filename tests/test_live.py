@@ -178,6 +178,20 @@ def test_a_failure_is_raised_after_what_had_come_was_kept_and_shown():
     assert kept[0].incomplete == "the connection broke"
 
 
+@pytest.mark.parametrize("moments", [[text("a")], [text("a"), KeyboardInterrupt()]])
+def test_a_fault_in_making_the_completion_is_raised_when_the_texts_are_kept_and_shown(moments, shown):
+    class Faulty(FakeStream):
+        @property
+        def completion(self):
+            raise ZeroDivisionError("ours")
+
+    stream, screen, kept = Faulty(*moments), FakeScreen(), []
+    with pytest.raises(ZeroDivisionError, match="ours"):
+        run(stream, screen, kept, views=("table",))
+    assert screen.ended == kept and kept[0].texts == ["a"] and shown == []
+    assert kept[0].incomplete == "only its text could be read, because of a ZeroDivisionError in oai_nb"
+
+
 @pytest.fixture
 def shown(monkeypatch):
     views = []
@@ -314,6 +328,11 @@ def test_tokens_and_compare_are_drawn_by_the_strip(shell):
     live.show_view("text", completion)
     (output,) = shell.outputs
     assert "one" in output.text and "two" in output.text and "<" in output.html
+
+
+def test_each_view_says_whether_it_needs_logprobs():
+    needy = [name for name, view in live.VIEWS.items() if view.needs_logprobs]
+    assert needy == ["tokens", "table", "heatmap"] and [*live.VIEWS] == ["text", *needy, "compare"]
 
 
 def test_a_heatmap_without_logprobs_is_a_line_and_no_error(shell):

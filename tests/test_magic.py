@@ -1,8 +1,8 @@
 """``%%complete`` in a real shell, against a real server: what is sent, seen and kept."""
 
+import os
 import signal
 import sys
-import time
 
 import IPython.core.completer
 import pytest
@@ -13,6 +13,7 @@ from wire import CASES, DONE, KEY, LIMIT, Forever, Stall, Wait, event, failure, 
 
 from oai_nb import errors, live, magic
 from oai_nb import settings as connection
+from oai_nb.completion_stream import CompletionStream
 from oai_nb.options import help_text
 
 HAS_TAB = hasattr(IPython.core.completer, "context_matcher")  # IPython 8.6 and later
@@ -180,8 +181,21 @@ def test_a_call_from_python_takes_its_own_argument(lab, asked):
     assert asked("get_ipython().run_cell_magic('complete', '-n 1', '>>> a\\n')")["prompt"] == ">>> a"
 
 
-def test_the_magic_can_stand_below_another(asked):
-    assert asked("%%time\n%%complete\n>>> a")["prompt"] == ">>> a"
+@pytest.mark.parametrize(
+    "above", ["%%time", "%%capture", "%%time\n%%capture", "%%capture\n%%time", "%%capture\n%%capture"]
+)
+@pytest.mark.parametrize("body", [">>> a\n... b", "a\n    \nb"])
+def test_the_magic_can_stand_below_others(asked, above, body):
+    assert asked(f"{above}\n%%complete\n{body}")["prompt"] == body
+
+
+def test_a_question_can_stand_behind_another_magic(asked):
+    assert asked("%time %complete Why?")["prompt"] == "Why?"
+
+
+def test_no_name_of_ipythons_is_taken(refused, lab):
+    assert "IPython's own" in refused("%%complete --out get_ipython\nx")
+    assert lab.user_ns["get_ipython"]() is lab.ip
 
 
 @pytest.mark.parametrize(
@@ -220,6 +234,22 @@ def test_a_variable_is_filled_in_where_it_was_asked_for_and_only_there(lab, aske
     assert asked(cell)["prompt"] == "Ada {other} has 3 of Ada {other}, {x} {Ada {other}} {}"
 
 
+def test_a_name_may_be_spelled_as_python_lets_one(lab, asked):
+    lab.run("µ = 5")
+    assert asked("%%complete --var µ --out ªnswer\n{µ}, {μ}")["prompt"] == "5, {μ}"
+    assert lab.run("ªnswer.text").result == "Hello"
+
+
+class Textless:
+    def __str__(self):
+        raise ValueError("two\nlines")
+
+
+def test_a_variable_whose_text_cannot_be_had_is_named(lab, refused):
+    lab.user_ns["b"] = Textless()
+    assert refused("%%complete --var b\n{b}") == "ConfigurationError: --var b: str(b) raises ValueError"
+
+
 @pytest.mark.parametrize(
     ("cell", "line"),
     [
@@ -255,12 +285,19 @@ def test_a_file_is_the_prompt_byte_for_byte(asked, tmp_path, monkeypatch, cell):
         ("%%complete --file none.txt", "--file none.txt: No such file or directory"),
         ("%%complete --file latin.txt", "--file latin.txt is not UTF-8: byte 2 is wrong"),
         ("%%complete --file .", "--file .: Is a directory"),
+        ("%%complete --file ''", "--file '' names no file"),
+        ("%%complete --file ~no-such-user/x", "--file ~no-such-user/x: Could not determine home directory."),
+        ("%%complete --file a\0b", "--file 'a\\x00b': embedded null byte"),
+        ("%%complete --file 'a\x0cb'", "--file 'a\\x0cb': No such file or directory"),
+        ("%%complete --file /dev/zero", "--file /dev/zero: not a regular file"),
+        ("%%complete --file pipe", "--file pipe: not a regular file"),
     ],
 )
 def test_a_file_that_cannot_be_taken_is_one_clear_line(refused, tmp_path, monkeypatch, cell, line):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "p.txt").write_text("x")
     (tmp_path / "latin.txt").write_bytes(b"ab\xe9")
+    os.mkfifo(tmp_path / "pipe")
     assert refused(cell) == f"ConfigurationError: {line}"
 
 
@@ -345,7 +382,7 @@ class Asked(Exception):
 @given(request_=requests())
 def test_the_cell_of_a_request_makes_an_equal_request(shell, request_):
     class Client:
-        def request(self, prompt, **parameters):
+        def stream_request(self, prompt, **parameters):
             return magic_request(prompt, **parameters)
 
         def stream(self, request):
@@ -601,15 +638,26 @@ def test_stop_before_anything_was_sent_is_one_line_too(lab, monkeypatch):
 # --- D23: the flood ---
 
 
-@pytest.mark.parametrize(("n", "pieces", "each"), [(1, 100, 200), (8, 100, 4)])
-def test_d23_a_flood_is_about_ten_messages_a_second_and_the_last_state_is_drawn(lab, wire, n, pieces, each):
+@pytest.mark.parametrize(("n", "each"), [(1, 200), (8, 4)])
+def test_d23_a_flood_is_a_drawing_for_each_tick_and_the_last_state_is_drawn(lab, wire, monkeypatch, n, each):
     block = b"".join(event("word ", index) for index in range(n) for _ in range(each))
     ends = b"".join(event("", index, finish_reason="stop") for index in range(n))
-    wire.on(stream(*[block] * pieces, ends, DONE, pace=0.02))
-    start = time.monotonic()
-    ran = lab.run(f"%%complete --out story -n {n}\nx")
-    seconds = time.monotonic() - start
-    assert ran.error is None and seconds > 2
-    assert 5 <= len(ran.outputs) <= 11 * seconds + 3
-    assert lab.user_ns["story"].texts == ["word " * pieces * each] * n
+    gates = [Wait() for _ in range(4)]  # a flood at each, which opens when the one before has been drawn
+    wire.on(stream(*(step for gate in gates for step in (*[block] * 25, gate)), ends, DONE))
+    ticks, wait = [], CompletionStream.wait
+
+    def counted(self, timeout=None):
+        ticks.append(timeout)
+        return wait(self, timeout)
+
+    def open_next(output):
+        words = output.text.count("word") // (n * each * 25)
+        for gate in gates[:words]:
+            gate.set()
+
+    monkeypatch.setattr(CompletionStream, "wait", counted)
+    ran = run_looking(lab, f"%%complete --out story -n {n}\nx", open_next)
+    assert ran.error is None and all(tick >= live.TICK for tick in ticks[1:])
+    assert len(gates) <= len(ran.outputs) <= len(ticks) + 1
+    assert lab.user_ns["story"].texts == ["word " * 25 * len(gates) * each] * n
     assert all(text in ran.screen[-1].text for text in lab.user_ns["story"].texts)

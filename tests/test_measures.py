@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from oai_nb.measures import entropy_bits, mean_logprob, perplexity, surprisal_bits
+from oai_nb.measures import entropy_bits, mean_logprob, perplexity
 
 HALF = math.log(0.5)
 
@@ -20,7 +20,6 @@ def test_perplexity_of_fair_coins_is_two():
 
 
 def test_a_fair_coin_has_one_bit():
-    assert math.isclose(surprisal_bits(HALF), 1)
     bits, exact = entropy_bits([HALF, HALF])
     assert math.isclose(bits, 1) and exact
 

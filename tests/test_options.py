@@ -63,5 +63,5 @@ def test_the_help_is_grouped_has_two_examples_and_fits_a_screens_width():
 
 
 def test_views_and_near_words():
-    assert VIEWS == ("text", "tokens", "table", "heatmap", "compare")
+    assert tuple(VIEWS) == ("text", "tokens", "table", "heatmap", "compare")
     assert did_you_mean("heatmp", VIEWS) == "did you mean heatmap?" and did_you_mean("qqq", VIEWS) == ""

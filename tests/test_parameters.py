@@ -196,3 +196,7 @@ def test_refuses_what_does_not_go_together(values, words):
 )
 def test_takes_what_goes_together(values):
     assert check_all(values) == values
+
+
+def test_a_switch_has_a_spelling_that_turns_it_off():
+    assert PARAMETERS["echo"].off == "--no-echo" and PARAMETERS["n"].off is None

@@ -132,6 +132,19 @@ def test_extra_is_json_or_else_text():
     assert parse(line).extra == {"top_k": 40, "g": {"a": [1]}, "s": "min_p=1", "q": "40", "t": True}
 
 
+@pytest.mark.parametrize("name", ["µ", "ﬁrst", "ª"])
+def test_a_name_is_kept_as_python_keeps_it(name):
+    variables = {}
+    exec(f"{name} = 1", {}, variables)
+    assert [parse(f"--out {name}").out] == list(variables) != [name]
+
+
+@pytest.mark.parametrize("flag", ["--extra x=", "--logit-bias ", "--stream-options "])
+@pytest.mark.parametrize("opening", ["[", '{"a":'])
+def test_json_that_is_too_deep_is_one_line(flag, opening):
+    assert "nested too deeply" in refusal(f"{flag}'{opening * 20_000}'")
+
+
 # --- mistakes ---
 
 
@@ -148,6 +161,9 @@ def test_extra_is_json_or_else_text():
         ("--show qqq", "there are text, tokens, table, heatmap, compare"),
         ("--out 1st", "--out '1st' is not a name"),
         ("-o class", "-o 'class' is not a name"),
+        ("--out get_ipython", "--out get_ipython is a name of IPython's own: choose another"),
+        ("-o ｅｘｉｔ", "-o ｅｘｉｔ is a name of IPython's own"),
+        ("-o ｉｆ", "-o 'ｉｆ' is not a name"),
         ("--var a.b", "--var 'a.b' is not a name"),
         ("--extra top_k", "--extra 'top_k' is no NAME=VALUE"),
         ("--extra =4", "is no NAME=VALUE"),
@@ -158,6 +174,27 @@ def test_extra_is_json_or_else_text():
 )
 def test_a_mistake_is_one_line_that_names_it(line, message):
     assert message in refusal(line)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("In", "Out", "exit", "quit", "open", "_", "__", "___", "_i", "_ii", "_iii", "_i12", "_12"),
+        *("_ih", "_oh", "_dh", "_exit_code", "__builtins__", "__name__"),
+    ],
+)
+def test_a_name_that_ipython_needs_is_refused(name):
+    assert refusal(f"--out {name}") == f"--out {name} is a name of IPython's own: choose another"
+
+
+@pytest.mark.parametrize("name", ["_completion", "_in", "_story", "out", "In1", "i", "_i_"])
+def test_any_other_name_can_be_had(name):
+    assert parse(f"--out {name}").out == name
+
+
+@pytest.mark.parametrize("name", ["_", "Out", "In"])
+def test_a_prompt_may_have_what_ipython_keeps(name):
+    assert parse(f"--var {name}").var == (name,)
 
 
 # --- the rest ---

@@ -137,11 +137,14 @@ def test_ipython_shows_our_bundle_without_importing_plotlys_renderers():
     code = """
 import sys
 sys.path.insert(0, 'tests')
-from IPython.core.interactiveshell import InteractiveShell
 from made import choice, completion
 from oai_nb.plots import heatmap
-data, _ = InteractiveShell.instance().display_formatter.format(heatmap(completion(choice(["a"]))))
-assert sorted(data) == ["application/vnd.plotly.v1+json", "text/html", "text/plain"], sorted(data)
+from shell import Shell
+with Shell() as shell:
+    shell.user_ns["figure"] = heatmap(completion(choice(["a"])))
+    ran = shell.run("figure")
+(seen,) = ran.screen
+assert sorted(seen.data) == ["application/vnd.plotly.v1+json", "text/html", "text/plain"], sorted(seen.data)
 assert "nbformat" not in sys.modules and "plotly.io._renderers" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

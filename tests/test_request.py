@@ -75,6 +75,47 @@ def test_requests_that_ask_the_same_are_equal_and_hash_alike():
     assert one == other and hash(one) == hash(other) and one != one.replace(seed=1)
 
 
+def test_the_order_of_what_is_asked_makes_no_other_hash():
+    one = Request("x", logit_bias={1: 2, 3: 4}, extra={"a": [1, {"b": 1}], "c": True})
+    other = Request("x", extra={"c": 1, "a": [1.0, {"b": 1}]}, logit_bias={"3": 4, "1": 2})
+    assert one == other and hash(one) == hash(other) and len({one, other}) == 1
+    hash(Request("x", extra={"k": {1, 2}}))
+
+
+def test_no_extra_is_none():
+    assert Request("x", extra=None) == Request("x") and Request("x", extra=None).extra == {}
+    assert as_request("x", {"extra": None}) == Request("x")
+
+
+@pytest.mark.parametrize("extra", [[("a", 1)], "a", 0, {1: 2}])
+def test_an_extra_that_is_no_mapping_from_names_is_refused(extra):
+    with pytest.raises(InvalidRequestError, match=r"extra=.* is not a mapping") as caught:
+        Request("x", extra=extra)
+    assert caught.value.parameter == "extra" and caught.value.value == extra
+
+
+def test_a_request_has_single_prompts():
+    assert Request().prompts == (None,) and Request((1, 2)).prompts == ((1, 2),)
+    assert Request("x").prompts == ("x",) and Request([[1], [2]]).prompts == ((1,), (2,))
+
+
+@pytest.mark.parametrize(
+    ("n", "came", "answered"),
+    [
+        (2, None, "aabbcc"),  # a partial answer: n of each
+        (2, 6, "aabbcc"),
+        (2, 5, "aabbc"),  # one is missing
+        (2, 3, "abc"),  # the server knows no n
+        (None, 3, "abc"),
+        (1, 6, "aabbcc"),
+        (None, 4, "abcc"),  # more than can be
+    ],
+)
+def test_a_choice_answers_one_of_the_prompts(n, came, answered):
+    request = Request(["a", "b", "c"], n=n)
+    assert "".join(request.prompt_of(index, came) for index in range(len(answered))) == answered
+
+
 def test_copies_and_pickles_are_the_same_request():
     request = Request(**FULL, extra={"top_k": 4})
     assert copy.deepcopy(request) == request == pickle.loads(pickle.dumps(request))
@@ -104,6 +145,13 @@ def test_arguments_make_or_refine_a_request():
     assert as_request(Request("hi", n=2), {"n": 3}) == Request("hi", n=3)
     request = Request("hi")
     assert as_request(request, {}) is request
+
+
+def test_a_request_that_is_refined_is_checked_against_its_own_limits_or_the_servers():
+    wide = {"logprobs": Range(0, 20)}
+    assert as_request(Request("hi"), {"logprobs": 20}, wide).logprobs == 20
+    with pytest.raises(InvalidRequestError):
+        as_request(Request("hi", limits={"logprobs": Range(0, 5)}), {"logprobs": 20}, wide)
 
 
 @pytest.mark.parametrize("start", ["hi", Request("hi")])

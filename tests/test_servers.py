@@ -2,12 +2,13 @@
 
 import json
 
+import made
 import pytest
 from wire import completion, logprobs
 
 from oai_nb import Request, servers
 from oai_nb.address import parse
-from oai_nb.completion import Note, Server
+from oai_nb.completion import Choice, Note, Server
 from oai_nb.decode import decode
 from oai_nb.fold import Fold
 from oai_nb.parameters import PARAMETERS, Range
@@ -149,6 +150,12 @@ def test_an_echo_is_not_missed_before_it_can_have_come():
     ) == ["echo"]
 
 
+def test_an_answer_that_was_stopped_is_compared_with_the_prompts_that_it_answers():
+    assert observed(several("ab", "ac"), Request(["a", "d"], n=2, echo=True), incomplete="stopped") == []
+    whole = observed(several("ab", "de"), Request(["a", "d"], n=2, echo=True))
+    assert parameters(whole) == ["n"]  # that server knows no n
+
+
 def test_logprobs_that_did_not_come_are_told():
     assert parameters(observed(several("a"), Request("x", logprobs=0))) == ["logprobs"]
     assert observed(several("a"), Request("x")) == []
@@ -177,6 +184,15 @@ def test_alternatives_of_the_chat_s_form_are_counted_too():
 def test_rows_that_are_missing_altogether_count_as_none():
     answer = completion("ab", 0, "stop", logprobs(["a", "b"], [-1.0, -1.0], None))
     assert observed(answer, Request("x", logprobs=1))[0][2].endswith("at 2 of 2 positions")
+
+
+def test_positions_without_a_logprob_can_have_no_alternatives():
+    columns = made.logprobs(["a", "b", "c"], [None, -1.0, -1.0], [None, None, {"c": -1.0, "d": -2.0}])
+    legacy = Choice(0, "abc", "stop", columns)
+    entries = [(1, "a", b"a", None), (2, "b", b"b", -1.0, [(2, "b", b"b", -1.0)])]
+    assert servers.alternatives_came(legacy) == [None, 0, 2]
+    assert servers.alternatives_came(made.chat(entries, "ab")) == [None, 1]
+    assert servers.alternatives_came(Choice(0, "a")) == []
 
 
 def test_a_stop_in_the_text_is_told_and_one_in_the_prompt_is_not():

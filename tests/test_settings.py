@@ -116,6 +116,16 @@ def test_what_a_client_has_of_its_own_stays():
     assert default_client().model == "mine" and default_client().timeout == Limits(idle=1)
 
 
+def test_what_is_set_on_the_default_client_holds_until_the_configuration_changes():
+    for make in (default_client, lambda: connect("http://h"), lambda: connect("http://h", model="own")):
+        make().model = "mine"
+        default_client().timeout = 7
+        assert (default_client().model, default_client().timeout) == ("mine", Limits(total=7))
+    connect("http://h").model = "mine"
+    configuration.model = "later"
+    assert default_client().model == "later"
+
+
 def test_a_server_named_for_once_is_not_the_default_and_keeps_its_client():
     connect("http://default", api_key="k")
     other = settings.client_of("http://other")
@@ -131,6 +141,13 @@ def test_known_models_are_those_that_were_asked_for(wire):
     assert settings.known_models() == []
     default_client().models()
     assert settings.known_models() == ["a"]
+
+
+def test_there_are_no_known_models_where_there_can_be_no_client(environment):
+    environment(url="notaurl")
+    with pytest.raises(errors.ConfigurationError):
+        default_client()
+    assert settings.known_models() == []
 
 
 def test_a_default_client_that_was_closed_is_made_anew():

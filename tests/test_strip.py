@@ -1,6 +1,7 @@
 """The token strip, columns and what runs: safe, complete, readable, and the same each time."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -132,6 +133,12 @@ def test_d14_the_strip_shows_the_character_and_tells_its_halves():
     assert page.text == "😀" and "\\xf0\\x9f" in page.titles[0] and "\\x98\\x80" in page.titles[0]
 
 
+def test_a_position_without_alternatives_is_said_at_its_row_too():
+    answer = completion(choice(["a", "b"], [None, -1.0], [None, None], asked=3))
+    assert show(answer, "tokens")["text/plain"].count("came") == 1
+    assert re.search("1 +b 37% +0 of 3 came", show(answer, "tokens")["text/plain"])
+
+
 def test_d15_a_first_token_without_logprob_has_no_colour():
     html = strip.token_strip(choice(["The", " step"], [None, -8.8], [None, {" step": -8.8}]))
     assert re.search(r">The<span style=[^>]*> step</span>", html)
@@ -223,6 +230,30 @@ def test_there_is_no_likeliest_among_answers_to_different_prompts():
     answer = completion(choice(["a"]), choice(["b"], index=1), request=request)
     assert strip.likeliest(answer) is None
     assert "first prompt" in strip.columns(answer) and "second prompt" in show(answer)["text/plain"]
+
+
+def test_a_stopped_answer_shows_the_prompt_that_each_choice_answers():
+    request = Request(["first prompt", "second prompt"], n=2)
+    stopped = completion(choice(["a"]), choice(["b"], index=1), request=request, incomplete="stopped")
+    text = show(stopped)["text/plain"]
+    assert text.count("first prompt") == 2 and "second prompt" not in text
+
+
+def test_the_likeliest_under_echo_is_so_by_what_was_generated():
+    """The prompt's unlikely tokens would weigh less in the longer answer."""
+    request = Request("one two", echo=True, logprobs=1)
+    prompt, top = ["one", " two"], {"x": -0.1}
+
+    def echoed(generated, index):
+        values = [None, -20.0, *generated]
+        tokens = prompt + [" a"] * len(generated)
+        one = choice(tokens, values, [None, top, *[top] * len(generated)], index=index)
+        return replace(one, asked_echo=request.prompt)
+
+    answer = completion(echoed([-1.0] * 10, 0), echoed([-0.5], 1), request=request)
+    assert strip.likeliest(answer) == 1
+    text = show(answer, "compare")["text/plain"]
+    assert text.startswith("[1] · ★ likeliest · -0.50 per token")
 
 
 def test_without_logprobs_nothing_is_starred():

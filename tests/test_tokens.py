@@ -8,7 +8,7 @@ import pytest
 from oai_nb.decode import decode
 from oai_nb.fold import fold
 from oai_nb.request import Request
-from oai_nb.tokens import token_bytes
+from oai_nb.tokens import Token, echoed, token_bytes
 
 
 def choice_of(text="ab", asked=None, **logprobs):
@@ -125,3 +125,45 @@ def test_an_offset_that_is_none_is_unknown(offset):
 
 def test_a_token_with_the_sign_for_undecodable_has_no_known_bytes():
     assert token_bytes("a\ufffd") is None and token_bytes("é") == "é".encode()
+
+
+def laid(*texts, offsets=None, ids=None):
+    places, numbers = offsets or [None] * len(texts), ids or [None] * len(texts)
+    return [
+        Token(text, token_bytes(text), number, -1.0, None, (), offset)
+        for text, offset, number in zip(texts, places, numbers)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("texts", "text", "prompt", "count"),
+    [
+        (["On", "ce", " x"], "Once x", "Once", 2),
+        (["<s>", "On", "ce", " x"], "Once x", "Once", 3),  # a token that is not in the text
+        ([" On", "ce", " x"], "Once x", "Once", 2),  # a tokenizer's first space
+        (["caf", "bytes:\\xc3", "bytes:\\xa9", "!"], "café!", "café", 3),
+        (["caf", "\ufffd", "\ufffd", "!"], "café!", "café", 3),
+        (["x", "y"], "xy", "Once", 0),  # the server knows no echo
+        (["On", "ce"], "Once", "Once", 2),  # nothing was generated
+        (["On"], "On", "Once", 1),  # it is still coming
+        (["On", "ce", "<|end|>"], "Once", "Once", 2),
+        (["x"], "x", "", 0),
+        (["Zwei", " Wörter", "!"], "Zwei Wörter!", "Zwei  Wörter", 2),  # spaces that were changed
+        (["On", "ce x"], "Once x", "Once ", 2),  # a token on both sides belongs to the prompt
+    ],
+)
+def test_echoed_tokens_are_laid_along_the_text(texts, text, prompt, count):
+    assert echoed(laid(*texts), text, prompt) == count
+
+
+def test_offsets_tell_where_the_tokens_are_not_in_the_text():
+    tokens = laid("▁Once", "▁more", "▁x", offsets=[0, 5, 9])
+    assert echoed(tokens, "Once more x", "Once more") == 2
+    assert echoed(laid("▁Once", "▁more", "▁x"), "Once more x", "Once more") == 0
+
+
+def test_a_prompt_of_ids_has_its_number_of_tokens():
+    assert echoed(laid("a", "b", "c"), "abc", (1, 2)) == 2
+    assert echoed(laid("a", "b", "c", ids=[1, 2, 3]), "abc", (1, 2)) == 2
+    assert echoed(laid("a", "b", "c", ids=[5, 6, 7]), "abc", (1, 2)) == 0
+    assert echoed(laid("a"), "a", (1, 2)) == 1

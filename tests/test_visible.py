@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oai_nb.visible import printable, visible
+from oai_nb.visible import half_character, one_line, printable, visible
 
 ODD = [" the", "the", "\n", "\\n", "", "\t", "<b>x</b>", "<script>alert(1)</script>", "&lt;", "\u00a0"]
 
@@ -35,15 +35,29 @@ def test_half_a_character_is_shown_as_bytes():
     assert visible("\ufffd", b"\x8d") == "\\x8d" and visible("é", "é".encode()) == "é"
 
 
-@given(st.text(), st.text())
-def test_two_texts_never_look_alike(one, other):
-    if (
-        one != other
-        and "⟨U+" not in one + other
-        and not one.startswith("bytes:")
-        and not other.startswith("bytes:")
-    ):
+LOOKS = st.sampled_from(["\0", "␀", "\r", "␍", "\x7f", "␡", "⟨", "U+", "\\x", "9f", "0", "bytes:", " ", "␣"])
+TOKENS = st.text() | st.lists(LOOKS, max_size=5).map("".join) | st.from_regex(r"(bytes:)?(\\x[0-9a-f]{2})+")
+
+
+@given(TOKENS, TOKENS)
+def test_two_tokens_never_look_alike(one, other):
+    """The API has several spellings of the same bytes; those are one token."""
+    if (half_character(one) or one) != (half_character(other) or other):
         assert visible(one) != visible(other)
+
+
+@pytest.mark.parametrize("code", [*range(0x20), 0x7F])
+def test_no_control_looks_like_the_picture_of_one(code):
+    assert visible(chr(code)) not in {visible(chr(picture)) for picture in range(0x2400, 0x2440)}
+
+
+def test_half_a_character_never_looks_like_a_text():
+    assert visible("bytes:\\xf0\\x9f") == visible("\ufffd", b"\xf0\x9f") == "\\xf0\\x9f"
+    assert visible("\\xf0\\x9f") == "⟨U+005C⟩xf0⟨U+005C⟩x9f" and visible("\\x1b[") == "\\x1b["
+
+
+def test_a_message_is_one_line_on_which_nothing_acts():
+    assert one_line("a\n\tb\x1b[0m \u2028c") == "a b␛[0m c"
 
 
 @given(st.text(min_size=1))

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from oai_nb.local.asked import Asked, Prompt
 from oai_nb.local.candidate import Candidate, Text, Top
-from oai_nb.local.model import Model, chunks
-from oai_nb.local.model import Prompt as Cache
+from oai_nb.local.model import Cache, Model, chunks
 from oai_nb.local.tokenizer import Tokenizer
 from oai_nb.sampling import log_softmax, top_k
 
@@ -63,7 +62,7 @@ class Generation:
 
     def _prompt(self, prompt: Prompt, begun: list[Candidate]) -> Iterator[Sequence[Candidate]]:
         ids = prompt.ids or (self._tokenizer.encode("<|endoftext|>")[0],)
-        cache = self._model.prompt(len(ids))
+        cache = self._model.cache(len(ids))
         for part in chunks(ids):
             hidden = self._model.read(part, cache)
             if self.asked.scores_prompts:

@@ -3,10 +3,10 @@
 Knows matrices and token ids; knows nothing of text, sampling or files. Shapes are written [rows, width]:
 a row is one position of a prompt being read, or one of the candidates that continue it.
 
-    prompt = model.prompt(len(ids))
+    cache = model.cache(len(ids))
     for chunk in chunks(ids):
-        hidden = model.read(chunk, prompt)        # [len(chunk), width]
-    branches = prompt.fork(8)
+        hidden = model.read(chunk, cache)         # [len(chunk), width]
+    branches = cache.fork(8)
     logits = model.logits(hidden[-1:])            # [1, vocabulary]
     logits = model.step(eight_ids, branches)      # [8, vocabulary]
 
@@ -42,8 +42,8 @@ def chunks(tokens: Sequence[int]) -> Iterator[Sequence[int]]:
         yield tokens[start : start + CHUNK]
 
 
-class Prompt:
-    """The keys and values of the `length` tokens read so far, with room for `capacity`."""
+class Cache:
+    """The keys and values of a prompt's `length` tokens read so far, with room for `capacity`."""
 
     def __init__(self, config: Config, capacity: int) -> None:
         self.config = config
@@ -52,24 +52,24 @@ class Prompt:
         self.layers = [np.empty(shape, np.float32) for _ in range(config.layers)]
 
     def fork(self, rows: int) -> Branches:
-        """Begin `rows` candidates, which share this prompt."""
+        """Begin `rows` candidates, which share this cache."""
         return Branches(self, rows)
 
 
 class Branches:
     """The keys and values of the candidates' own tokens: `length` of them for each of `rows`."""
 
-    def __init__(self, prompt: Prompt, rows: int) -> None:
-        self.prompt = prompt
+    def __init__(self, cache: Cache, rows: int) -> None:
+        self.cache = cache
         self.rows = rows
         self.length = 0
-        shape = (2, prompt.config.kv_heads, rows, 0, prompt.config.head)
-        self.layers = [np.empty(shape, np.float32) for _ in range(prompt.config.layers)]
+        shape = (2, cache.config.kv_heads, rows, 0, cache.config.head)
+        self.layers = [np.empty(shape, np.float32) for _ in range(cache.config.layers)]
 
     @property
     def position(self) -> int:
         """Give the position, counted from the prompt's start, of the candidates' next token."""
-        return self.prompt.length + self.length
+        return self.cache.length + self.length
 
     def keep(self, rows: Sequence[int]) -> None:
         """Drop all candidates but these (indices into the present rows)."""
@@ -100,17 +100,17 @@ class Model:
         self._layers = [tuple(arrays[f"{i}.{name}"] for name in names) for i in range(config.layers)]
         self._frequencies = config.rope_base ** (-np.arange(0, config.head, 2) / config.head)
 
-    def prompt(self, capacity: int) -> Prompt:
+    def cache(self, capacity: int) -> Cache:
         """Make the empty cache of a prompt of at most `capacity` tokens."""
-        return Prompt(self.config, capacity)
+        return Cache(self.config, capacity)
 
-    def read(self, tokens: Sequence[int], prompt: Prompt) -> Array:
+    def read(self, tokens: Sequence[int], cache: Cache) -> Array:
         """Read the next tokens of a prompt, at most `CHUNK`; return their hidden states [tokens, width]."""
-        rows, start, end = len(tokens), prompt.length, prompt.length + len(tokens)
+        rows, start, end = len(tokens), cache.length, cache.length + len(tokens)
         unseen = np.triu(np.full((rows, rows), -np.inf, np.float32), 1)[:, None]
 
         def attend(layer: int, queries: Array, keys: Array, values: Array) -> Array:
-            stored = prompt.layers[layer]
+            stored = cache.layers[layer]
             stored[0, :, start:end] = keys.transpose(1, 0, 2)
             stored[1, :, start:end] = values.transpose(1, 0, 2)
             scores = _grouped(queries, self.config) @ stored[0, :, :end].transpose(0, 2, 1)
@@ -118,16 +118,16 @@ class Model:
             return _ungrouped(_softmax(scores) @ stored[1, :, :end], self.config)
 
         hidden = self._forward(tokens, np.arange(start, end), attend)
-        prompt.length = end
+        cache.length = end
         return hidden
 
     def step(self, tokens: Sequence[int], branches: Branches) -> Array:
         """Add one token to each candidate; return the logits of the next [rows, vocabulary]."""
-        shared = branches.prompt.length
+        shared = branches.cache.length
         each = (self.config.kv_heads, branches.rows, self.config.group, -1)
 
         def attend(layer: int, queries: Array, keys: Array, values: Array) -> Array:
-            common = branches.prompt.layers[layer][:, :, :shared]
+            common = branches.cache.layers[layer][:, :, :shared]
             own = branches.append(layer, keys.transpose(1, 0, 2), values.transpose(1, 0, 2))
             asked = _grouped(queries, self.config)
             together = asked @ common[0].transpose(0, 2, 1)

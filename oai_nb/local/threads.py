@@ -40,10 +40,14 @@ def _controller() -> ThreadpoolController:
 @cache
 def wanted() -> int:
     """Return OAI_NB_THREADS, or 1, and never more than `available`. Raises ConfigurationError."""
-    text = os.environ.get(VARIABLE, "1")
-    if not text.isdigit() or int(text) < 1:
+    text = os.environ.get(VARIABLE) or "1"
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
         raise ConfigurationError(f"{VARIABLE}={text!r} is not a number of threads: set 1 or more")
-    return min(int(text), available())
+    return min(number, available())
 
 
 def available(cgroups: Path = Path("/sys/fs/cgroup")) -> int:

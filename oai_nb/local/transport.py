@@ -37,8 +37,9 @@ class LocalTransport(httpx.AsyncBaseTransport):
     """Answer `/v1/completions`, `/v1/models`, `/v1/models/{id}` and `/tokenize` from the model in a file.
 
     `path` is a GGUF file; None finds the embedded model, or fetches it. `notify` gets the lines that the user
-    is to see (a download, a memory that is not shared), in the model's thread. A model that cannot be loaded
-    raises WeightsError or ConfigurationError, which are no answers of a server.
+    is to see (a download, a memory that is not shared) while the model is loaded, in the model's thread, and
+    an empty one once it is. A model that cannot be loaded raises WeightsError or ConfigurationError, which
+    are no answers of a server.
     """
 
     def __init__(self, path: Path | None = None, notify: Notify = weights.say) -> None:
@@ -77,6 +78,7 @@ class LocalTransport(httpx.AsyncBaseTransport):
         """Return the service, loaded if it is not yet; in the worker's thread."""
         if self._path not in _services:
             _services[self._path] = service.load(self._path, self._notify)
+            self._notify("")
         return _services[self._path]
 
 

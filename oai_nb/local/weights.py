@@ -7,7 +7,9 @@ cache that all kernels map; where that cannot be written they are this kernel's 
 
 from __future__ import annotations
 
+import errno
 import importlib.util
+import math
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -28,8 +30,9 @@ MODEL, CACHE = "OAI_NB_MODEL", "OAI_NB_CACHE"
 
 
 def say(line: str) -> None:
-    """Tell the user on stderr."""
-    sys.stderr.write(f"oai_nb: {line}\n")
+    """Tell the user on stderr; nothing where the line is empty."""
+    if line:
+        sys.stderr.write(f"oai_nb: {line}\n")
 
 
 def cache_folder() -> Path:
@@ -80,7 +83,8 @@ def matrices(path: Path, notify: Notify = say) -> Mapping[str, NDArray[np.float3
 
     Prepares that file where it is absent, damaged or made from another one. Raises WeightsError.
     """
-    target = cache_folder() / f"{path.stem}-{path.stat().st_size}.f32"
+    with _reading(path):
+        target = cache_folder() / f"{path.stem}-{path.stat().st_size}.f32"
     found = _fresh(target, path)
     if found is not None:
         return found
@@ -88,10 +92,20 @@ def matrices(path: Path, notify: Notify = say) -> Mapping[str, NDArray[np.float3
         with _alone(target, notify):
             return _fresh(target, path) or _prepare(target, path, notify)
     except OSError as error:
-        reason = error.strerror or error
-        notify(f"{target} cannot be written ({reason}): the weights take memory of this kernel, 538 MB")
         with GGUF(path) as file:
+            megabytes = sum(4 * math.prod(info.shape) for info in file.tensors.values()) / 1e6
+            cost = f"the weights take memory of this kernel, {megabytes:.0f} MB"
+            notify(f"{target} cannot be written ({error.strerror or error}): {cost}")
             return dict(layout.fused(file))
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Raise WeightsError, which no handler of what cannot be written takes, where a file cannot be read."""
+    try:
+        yield
+    except OSError as error:
+        raise WeightsError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def _prepare(target: Path, path: Path, notify: Notify) -> Mapping[str, NDArray[np.float32]]:
@@ -112,16 +126,18 @@ def _fresh(target: Path, path: Path) -> Mapping[str, NDArray[np.float32]] | None
     if found is None:
         return None
     source, mapped = found
-    state = path.stat()
-    same = source.size == state.st_size and (
-        source.mtime == state.st_mtime_ns or source.sha256 == fetch.sha256(path)
-    )
+    with _reading(path):
+        state = path.stat()
+        same = source.size == state.st_size and (
+            source.mtime == state.st_mtime_ns or source.sha256 == fetch.sha256(path)
+        )
     return mapped if same else None
 
 
 def _source(path: Path) -> prepared.Source:
     """Take a file's checksum. Raises WeightsError if it stands in for the embedded file and is another."""
-    state, checksum = path.stat(), fetch.sha256(path)
+    with _reading(path):
+        state, checksum = path.stat(), fetch.sha256(path)
     if path in _places() and checksum != SMOLLM2.member_sha256:
         raise WeightsError(f"{path} is damaged or of another version: delete it and {fetch.remedy()}")
     return prepared.Source(state.st_size, state.st_mtime_ns, checksum)
@@ -134,12 +150,16 @@ def _alone(target: Path, notify: Notify) -> Iterator[None]:
     with (target.parent / f"{target.name}.lock").open("a+b") as file:
         if not _lock(file, wait=False):
             notify(f"waiting for another process that is making {target.name}")
-            _lock(file, wait=True)
+            while not _lock(file, wait=True):
+                pass
         yield
 
 
 def _lock(file: BinaryIO, *, wait: bool) -> bool:
-    """Lock a file until it is closed; return whether that worked. File systems without locks always do."""
+    """Lock a file until it is closed; return whether that worked. Without locks in the file system it did.
+
+    Windows gives up waiting after 10 seconds.
+    """
     try:
         if sys.platform == "win32":
             import msvcrt
@@ -151,8 +171,8 @@ def _lock(file: BinaryIO, *, wait: bool) -> bool:
             fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         return False
-    except OSError:
-        # Windows says "denied" while another holds it; elsewhere the file system has no locks, and what
-        # is done under the lock is done whole or not at all anyway.
-        return sys.platform != "win32"
+    except OSError as error:
+        # Windows says "denied", or "deadlock" after waiting, while another holds it. Else the file system
+        # has no locks, and what is done under the lock is done whole or not at all anyway.
+        return sys.platform != "win32" or error.errno not in (errno.EACCES, errno.EDEADLK)
     return True

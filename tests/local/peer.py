@@ -11,8 +11,8 @@ from oai_nb.local.model import chunks
 
 def read(model, ids):
     """Return the logits after each token of a prompt, and its cache."""
-    prompt = model.prompt(len(ids))
-    return np.concatenate([model.logits(model.read(part, prompt)) for part in chunks(ids)]), prompt
+    cache = model.cache(len(ids))
+    return np.concatenate([model.logits(model.read(part, cache)) for part in chunks(ids)]), cache
 
 
 class Peer:

@@ -91,7 +91,7 @@ def test_a_prompt_can_be_continued_more_than_once(model, tokenizer):
 
 def test_the_cache_grows_with_what_is_in_it(model, monkeypatch):
     monkeypatch.setattr("oai_nb.local.model.BLOCK", 4)
-    prompt = model.prompt(3)
+    prompt = model.cache(3)
     model.read([1, 2, 3], prompt)
     branches = prompt.fork(2)
     sizes = []
@@ -113,7 +113,7 @@ def test_blas_threads_are_limited_during_the_pass_only(model, monkeypatch):
 
     before, during = now(), []
     monkeypatch.setattr(model, "_layers", Spy(model._layers, lambda: during.append(now())))
-    model.read([1], model.prompt(1))
+    model.read([1], model.cache(1))
     assert set(map(tuple, during)) == {(1,) * len(before)}
     assert now() == before
 
@@ -139,11 +139,14 @@ def fresh_threads():
 def test_one_thread_unless_told_otherwise(fresh_threads, monkeypatch):
     assert threads.wanted() == 1
     threads.wanted.cache_clear()
+    monkeypatch.setenv("OAI_NB_THREADS", "")
+    assert threads.wanted() == 1
+    threads.wanted.cache_clear()
     monkeypatch.setenv("OAI_NB_THREADS", "1000")
     assert threads.wanted() == threads.available()
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", ""])
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "²", "9" * 5000])
 def test_a_wrong_number_of_threads_is_named(fresh_threads, monkeypatch, text):
     monkeypatch.setenv("OAI_NB_THREADS", text)
     with pytest.raises(ConfigurationError, match=f"OAI_NB_THREADS='{text}'"):

@@ -322,7 +322,7 @@ def test_the_user_is_told_of_what_takes_long(tmp_path, metadata, monkeypatch):
     path, told = tiny.write_speaking(tmp_path / "new.gguf", metadata), []
     for _ in range(2):
         assert ask(LocalTransport(path, told.append), "GET", "/v1/models").json()["data"][0]["id"] == "new"
-    assert [line.partition(",")[0] for line in told] == ["preparing the model once"]
+    assert [line.partition(",")[0] for line in told] == ["preparing the model once", ""]
 
 
 def test_a_model_that_cannot_be_loaded_is_our_own_error(tmp_path, monkeypatch):

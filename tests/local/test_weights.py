@@ -1,6 +1,7 @@
 """Finding, fetching and mapping the weights: with the real installers, real files, real processes."""
 
 import ensurepip
+import errno
 import hashlib
 import json
 import os
@@ -109,7 +110,7 @@ def test_a_mapped_model_runs(cache, small):
     with GGUF(small) as file:
         own = Model(layout.config(file.metadata), dict(layout.fused(file)))
     mapped = Model(own.config, weights.matrices(small, lambda _: None))
-    hidden = [model.read([1, 2, 3], model.prompt(3)) for model in (own, mapped)]
+    hidden = [model.read([1, 2, 3], model.cache(3)) for model in (own, mapped)]
     assert np.isfinite(hidden[0]).all()
     assert (hidden[0] == hidden[1]).all()
 
@@ -188,6 +189,34 @@ def test_a_cache_that_cannot_be_written_means_own_memory_and_one_line(tmp_path, 
     assert_is(weights.matrices(small, notices.append), small)
     assert len(notices) == 1
     assert "cannot be written (Not a directory)" in notices[0]
+    with GGUF(small) as file:
+        size = sum(file.tensor(name).nbytes for name in file.tensors) / 1e6
+    assert 0 < size < 1 and notices[0].endswith(f"memory of this kernel, {size:.0f} MB")
+
+
+@pytest.mark.parametrize("prepared_before", [False, True])
+def test_a_file_that_cannot_be_read_is_no_cache_that_cannot_be_written(
+    cache, small, monkeypatch, notices, prepared_before
+):
+    if prepared_before:
+        weights.matrices(small, notices.append)
+        os.utime(small, (1, 1))
+    before = len(notices)
+    failing = OSError(errno.EIO, "Input/output error")
+    monkeypatch.setattr(fetch, "sha256", lambda _: (_ for _ in ()).throw(failing))
+    with pytest.raises(WeightsError, match=r"tiny\.gguf cannot be read: Input/output error"):
+        weights.matrices(small, notices.append)
+    assert not any("cannot be written" in line for line in notices[before:])
+    with pytest.raises(WeightsError, match=r"gone\.gguf cannot be read: No such file"):
+        weights.matrices(small.with_name("gone.gguf"), notices.append)
+
+
+def test_a_lock_is_waited_for_until_it_is_had(cache, small, monkeypatch, notices):
+    """As on Windows, where one wait is 10 seconds at most."""
+    answers, asked = [False, False, False, True], []
+    monkeypatch.setattr(weights, "_lock", lambda _, *, wait: asked.append(wait) or answers[len(asked) - 1])
+    weights.matrices(small, notices.append)
+    assert asked == [False, True, True, True] and notices[0].startswith("waiting for another process")
 
 
 def python(code, *args, **environment):
