@@ -228,7 +228,7 @@ def test_no_frame_of_a_refusal_shows_the_key(call, wrong):
         headers = {"x-other": KEY} | wrong.get("headers", {})
         call(wrong.get("base_url", "http://h"), api_key=KEY, headers=headers)
     frames = [dict(entry.frame.f_locals, self=None) for entry in caught.traceback[1:]]  # a client half made
-    assert len(frames) > 1 and KEY not in repr(frames)
+    assert frames and KEY not in repr(frames)
 
 
 def test_a_key_in_the_place_of_the_address_is_refused():
