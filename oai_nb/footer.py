@@ -38,11 +38,11 @@ def as_html(completion: Completion, legend: str = "") -> str:
     if completion.server is not None:
         server, _, rest = said[0].partition(" ")
         shown[0] = f"<b>{isolated(server)}</b> {isolated(rest)}"
-    line = "".join(f"<span>{one}</span>" for one in [*shown, *filter(None, [legend])])
+    line = "".join(f'<span style="{QUIET}">{one}</span>' for one in shown) + legend
     chips = "".join(_chip(text, sign) for sign, text in _remarks(completion))
     wrap = "display:flex;flex-wrap:wrap"
     below = f'<div style="{wrap};gap:4px 6px;margin-top:6px;font-size:12px">{chips}</div>' if chips else ""
-    return f'<div style="{QUIET};{wrap};gap:2px 14px;margin-top:7px">{line}</div>{below}'
+    return f'<div style="{wrap};gap:2px 14px;margin-top:7px">{line}</div>{below}'
 
 
 def as_text(completion: Completion) -> str:

@@ -106,10 +106,10 @@ def _shade(level: int) -> str:
 
 
 def legend() -> str:
-    """Return the scale of surprise, in colours and words."""
-    steps = ((0.9, "90"), (0.5, "50"), (0.2, "20"), (0.05, "5"), (0.005, "0.5"))
+    """Return the scale of surprise, in colours and words; not within what is faded, or it would lie."""
+    steps = ((0.9, "90"), (0.5, "50"), (0.2, "20"), (0.05, "5"), (0.005, "0.5"), (0.001, "0.1"))
     shown = "".join(f'<span style="padding:0 5px;{shade(prob)}">{text}</span>' for prob, text in steps)
-    return f'<span style="white-space:nowrap">sure {shown} % surprised</span>'
+    return f'<span style="white-space:nowrap;font-size:12px">sure {shown} % surprised</span>'
 
 
 # --- probability: blue, from none to full ---

@@ -145,7 +145,7 @@ begins with a dash. %complete begins its line, or stands behind another magic: %
 The stop button keeps what came. Defaults of your own: %config OaiNb
 
 Examples
-    %%complete --temperature 0.8 -n 3 --logprobs 5 --out story --show text,heatmap
+    %%complete --temperature 0.8 -n 3 --logprobs 5 --out story --show heatmap
     Once upon a time
 
     %complete --max-tokens 1 --temperature 0 --stop "\\n" The capital of France is

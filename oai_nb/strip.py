@@ -250,7 +250,7 @@ def _tokens(completion: Completion) -> tuple[str, str]:
             text.append(f"[{choice.index}]")
         html.append(_boxes(choice, limit))
         text += alternatives.lines(choice, max(10, LISTED // len(completion.choices)))
-    return "".join(html) + quiet(legend()), "\n".join(text)
+    return "".join(html) + f"<div>{legend()}</div>", "\n".join(text)
 
 
 def _boxes(choice: Choice, limit: int) -> str:

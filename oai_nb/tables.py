@@ -56,12 +56,12 @@ _TOP_LOGPROBS = {
 }
 
 
-class _Table(pd.DataFrame):
+class DataFrame(pd.DataFrame):
     """A DataFrame whose displays never interpret a token: no TeX in HTML, no ANSI in text."""
 
     @property
-    def _constructor(self) -> type[_Table]:
-        return _Table
+    def _constructor(self) -> type[DataFrame]:
+        return DataFrame
 
     def _repr_html_(self) -> str | None:
         page: str | None = super()._repr_html_()  # type: ignore[misc]
@@ -101,7 +101,7 @@ def table_bundle(completion: Completion) -> dict[str, str]:
 
 def _table(dtypes: Mapping[str, str], parts: Sequence[Mapping[str, Column]]) -> pd.DataFrame:
     columns = {name: _column(dtype, [part[name] for part in parts]) for name, dtype in dtypes.items()}
-    return _Table(columns, copy=False)
+    return DataFrame(columns, copy=False)
 
 
 def _column(dtype: str, parts: Sequence[Column]) -> Any:
