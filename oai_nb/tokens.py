@@ -94,14 +94,23 @@ def number(logprob: float | None) -> float | None:
 
 
 def above_zero(logprobs: Logprobs) -> bool:
-    """Tell whether there are values that cannot be log probabilities, by more than a rounding."""
+    """Tell whether there are values that cannot be log probabilities, by more than a rounding.
+
+    Of the alternatives, of which there are many, the first positions tell: a server that sends logits there
+    sends them everywhere.
+    """
     entries = logprobs.content or ()
+    first = [one for entry in entries[:FEW] for one in entry.get("top_logprobs") or ()]
     values = chain(
         logprobs.token_logprobs or (),
-        *(row.values() for row in logprobs.top_logprobs or () if row),
-        *((one.get("logprob") for one in (entry, *(entry.get("top_logprobs") or ()))) for entry in entries),
+        *(row.values() for row in (logprobs.top_logprobs or ())[:FEW] if row),
+        (one.get("logprob") for one in (*entries, *first)),
     )
-    return any(value is not None and value > SAME_LOGPROB for value in values)
+    return any(value > SAME_LOGPROB for value in values if value)
+
+
+FEW = 100
+"""Positions that are enough to know a server by."""
 
 
 def token_bytes(text: str) -> bytes | None:
