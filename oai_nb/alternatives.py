@@ -11,6 +11,7 @@ from oai_nb.completion import Choice
 from oai_nb.markup import isolated, percent, pre, shade, tint
 from oai_nb.servers import alternatives_came
 from oai_nb.tokens import Alternative, Token
+from oai_nb.visible import cut
 
 RANKS = 5
 """How many alternatives are shown; the table has all."""
@@ -80,17 +81,13 @@ def _rows(choice: Choice, limit: int) -> Iterator[list[_Cell]]:
 def _own(token: Token) -> _Cell:
     """Return the token itself, in the colour that it has in the text."""
     if token.logprob is None:
-        return _Cell(_short(token.shown))
-    return _Cell(f"{_short(token.shown)} {percent(prob(token))}", shade(prob(token)))
+        return _Cell(cut(token.shown, WIDEST))
+    return _Cell(f"{cut(token.shown, WIDEST)} {percent(prob(token))}", shade(prob(token)))
 
 
 def _other(one: Alternative) -> _Cell:
     sign, chance = CHOSEN if one.chosen else " ", prob(one)
-    return _Cell(f"{sign}{_short(one.shown)} {percent(chance)}", tint(chance), one.chosen)
-
-
-def _short(shown: str) -> str:
-    return shown if len(shown) <= WIDEST else shown[: WIDEST - 1] + "…"
+    return _Cell(f"{sign}{cut(one.shown, WIDEST)} {percent(chance)}", tint(chance), one.chosen)
 
 
 def _missing(choice: Choice) -> dict[int, str]:

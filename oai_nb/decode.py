@@ -21,7 +21,7 @@ from oai_nb.errors import (
     RateLimitError,
     ServerError,
 )
-from oai_nb.visible import one_line
+from oai_nb.visible import cut, one_line
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -208,8 +208,7 @@ def excerpt(data: bytes | str, width: int = 80) -> str:
         text = title[1]
     elif re.match(r"\s*<(!doctype|html)", text, re.IGNORECASE):
         text = "a page of HTML"
-    line = one_line(text)
-    return line if len(line) <= width else line[: width - 1] + "…"
+    return cut(one_line(text), width)
 
 
 _BY_STATUS = {401: AuthenticationError, 403: AuthenticationError, 404: NotFoundError, 429: RateLimitError}

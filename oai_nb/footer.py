@@ -14,7 +14,7 @@ from typing import Any
 from oai_nb.completion import Choice, Completion, Note
 from oai_nb.markup import QUIET, isolated
 from oai_nb.parameters import PARAMETERS
-from oai_nb.visible import printable
+from oai_nb.visible import cut, printable
 
 NOT_SHOWN = frozenset(["prompt", "model", "stream", "stream_options", "echo", "return_token_ids"])
 """What was sent and is seen elsewhere, or changes nothing in the answer."""
@@ -125,8 +125,7 @@ def _sent_parameters(completion: Completion) -> Mapping[str, Any]:
 def _value(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return cut(json.dumps(value, ensure_ascii=False, default=str), LONGEST)
 
 
 # --- what is not as asked ---

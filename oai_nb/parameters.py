@@ -273,10 +273,14 @@ ANY: Limits = dict.fromkeys(PARAMETERS, OPEN)
 """No limits at all: for reading back what some server once took."""
 
 
-def unknown(name: str, known: Iterable[str] = PARAMETERS) -> InvalidRequestError:
-    """Make the error for a parameter that does not exist, with the nearest name that does."""
+def unknown(
+    name: str,
+    known: Iterable[str] = PARAMETERS,
+    otherwise: str = "parameters beyond the API go into extra",
+) -> InvalidRequestError:
+    """Make the error for a parameter that does not exist, with the nearest name that does, or `otherwise`."""
     near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}?" if near else "parameters beyond the API go into extra"
+    hint = f"did you mean {near[0]}?" if near else otherwise
     return InvalidRequestError(f"there is no parameter {name!r}: {hint}", parameter=name)
 
 

@@ -20,6 +20,7 @@ from oai_nb.completion import Choice, Completion
 from oai_nb.errors import InvalidRequestError
 from oai_nb.markup import quiet, whole
 from oai_nb.tokens import Token
+from oai_nb.visible import cut
 
 MIME = "application/vnd.plotly.v1+json"
 MOST_RANKS = 20
@@ -131,7 +132,7 @@ def _frames(chosen: Iterable[int | None]) -> str:
 
 def label(shown: str) -> str:
     """Return a token's visible form as plotly's text, on two lines where it is long, its markup disarmed."""
-    short = shown if len(shown) <= 2 * LABEL else shown[: 2 * LABEL - 1] + "…"
+    short = cut(shown, 2 * LABEL)
     half = len(short) if len(short) <= LABEL else (len(short) + 1) // 2
     return "<br>".join(_disarmed(line) for line in (short[:half], short[half:]) if line)
 

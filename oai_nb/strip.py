@@ -33,7 +33,7 @@ from oai_nb.markup import (
 from oai_nb.pieces import Piece, pieces
 from oai_nb.servers import prompt_of
 from oai_nb.tokens import Token
-from oai_nb.visible import EMPTY, NEWLINE, NO_BREAK, SPACE, TAB, printable
+from oai_nb.visible import EMPTY, NEWLINE, NO_BREAK, SPACE, TAB, cut, one_line, printable
 
 KINDS = ("text", "tokens", "compare")
 """What a bundle can show."""
@@ -232,8 +232,7 @@ def _asked(completion: Completion, choice: Choice) -> str:
     request = completion.request
     if request is None or len(request.prompts) < 2:
         return ""
-    line = printable(" ".join(str(prompt_of(request, completion, choice)).split()))
-    return line if len(line) <= EXCERPT else line[: EXCERPT - 1] + "…"
+    return cut(one_line(str(prompt_of(request, completion, choice))), EXCERPT)
 
 
 # --- every token by itself ---

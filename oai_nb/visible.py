@@ -66,6 +66,11 @@ def _undecodable(data: bytes | None) -> bytes | None:
     return None
 
 
+def cut(text: str, width: int) -> str:
+    """Return the first `width` characters of a text, the last of them an ellipsis where more follow."""
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
 def one_line(text: str) -> str:
     """Return running text as one line on which nothing acts, for a message."""
     return printable(" ".join(text.split()))

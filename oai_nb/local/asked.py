@@ -6,7 +6,6 @@ model: its name, its vocabulary, its context. Whatever is wrong is an `ApiError`
 
 from __future__ import annotations
 
-import difflib
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Any
 
 from oai_nb.errors import InvalidRequestError
 from oai_nb.local.tokenizer import Tokenizer
-from oai_nb.parameters import PARAMETERS, check_all
+from oai_nb.parameters import PARAMETERS, check_all, unknown
 from oai_nb.sampling import Sampling
 
 TELL_IDS = "return_token_ids"
@@ -99,9 +98,8 @@ def _check_names(body: Mapping[str, Any]) -> None:
     known = [*PARAMETERS, TELL_IDS]
     for name in body:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else "this server knows the API's parameters only"
-            raise ApiError(400, f"there is no parameter {name!r}: {hint}", param=name)
+            error = unknown(name, known, "this server knows the API's parameters only")
+            raise ApiError(400, str(error), param=name)
 
 
 def _flag(value: Any) -> bool:
