@@ -1,53 +1,53 @@
-"""How large a heatmap is in a saved notebook.
+"""How large a heatmap is in a saved notebook, against plotly's own of the same numbers.
 
-    python benchmarks/heatmap.py [--tokens 100]
-
-Prints the bytes of plotly's JSON, as it goes over the wire and as a notebook stores it (indented, UTF-8), of
-the static HTML and of the text beside it, and where the bytes of the JSON are; and the time to make it all.
-JupyterLab may add a PNG of its own to what it displays directly; that is not ours and not counted.
+Bytes of JSON in UTF-8; the indentation with which notebooks are stored comes on top and is told. JupyterLab
+may add a PNG of its own to what it displays directly; that is not ours and not counted.
 """
 
-import argparse
+from __future__ import annotations
+
 import json
-import statistics
-import time
+from collections.abc import Iterator
+from typing import Any
 
-from tables import body
+import plotly.graph_objects as go
 
+from benchmarks.measure import Row
+from benchmarks.tables import body
 from oai_nb.decode import decode
 from oai_nb.fold import fold
 from oai_nb.plots import MIME, heatmap
 
-BUDGET = 15_000
+TOKENS, BUDGET = 100, 15_000
+SCRIPT = "plotly.js v"
+"""What a copy of plotly.js says of itself."""
 
 
-def size(value, **options):
-    return len(json.dumps(value, ensure_ascii=False, **options).encode())
+def rows(_: int) -> Iterator[Row]:
+    """Yield the size of one heatmap. It is the same in every round."""
+    completion = fold([decode(body(TOKENS).encode())])
+    bundle = heatmap(completion)._repr_mimebundle_()
+    ours, theirs = size(bundle[MIME]), size(usual(completion).to_plotly_json())
+    yield Row(
+        f"heatmap of {TOKENS} tokens in the .ipynb, plotly JSON",
+        f"<= {BUDGET / 1e3:.0f} kB, no plotly.js",
+        f"{ours / 1e3:.1f} kB ({size(bundle, indent=1) / 1e3:.0f} kB indented, with HTML and text)",
+        ours <= BUDGET and SCRIPT not in str(bundle),
+        f"plotly's own figure {theirs / 1e3:.1f} kB",
+        f"{ours / theirs:.2f}x",
+    )
 
 
-def main():
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--tokens", type=int, default=100)
-    asked = options.parse_args()
-    completion = fold([decode(body(asked.tokens).encode())])
-    times = []
-    for _ in range(11):
-        start = time.perf_counter()
-        bundle = heatmap(completion)._repr_mimebundle_()
-        times.append(1e3 * (time.perf_counter() - start))
-    plot = bundle[MIME]
-    print(f"{asked.tokens} tokens, bytes")
-    print(f"plotly JSON, compact         {size(plot, separators=(',', ':')):8,}")
-    print(f"plotly JSON                  {size(plot):8,}   budget {BUDGET:,}")
-    stored = {name: size(part, indent=1, sort_keys=True) for name, part in bundle.items()}
-    for name, count in stored.items():
-        print(f"  in the .ipynb {name[-14:]:14}{count:8,}")
-    print(f"  in the .ipynb in all       {sum(stored.values()):8,}   budget 50,000 for 100 tokens")
-    trace, layout = plot["data"][0], plot["layout"]
-    parts = {"z": trace["z"], "text": trace["text"], "positions": layout["xaxis"], "frames": layout["shapes"]}
-    print("of these: " + ", ".join(f"{name} {size(part):,}" for name, part in parts.items()))
-    print(f"made in {statistics.median(times):.1f} ms (median), first {times[0]:.0f} ms")
+def size(value: Any, indent: int | None = None) -> int:
+    """Return the bytes of a value as JSON."""
+    return len(json.dumps(value, ensure_ascii=False, indent=indent, default=list).encode())
 
 
-if __name__ == "__main__":
-    main()
+def usual(completion: Any) -> go.Figure:
+    """Return the figure that one would make of the same alternatives."""
+    rows = [token.top for token in completion.choices[0].tokens]
+    ranks = range(max(map(len, rows)))
+    columns = [[one[rank] if rank < len(one) else None for one in rows] for rank in ranks]
+    z = [[one and one.logprob for one in column] for column in columns]
+    text = [[one and one.text for one in column] for column in columns]
+    return go.Figure(go.Heatmap(z=z, text=text, texttemplate="%{text}"), {"title": "top_logprobs"})

@@ -1,11 +1,7 @@
-"""Write docs/parameters.md from the declaration: `uv run python docs/parameters.py`."""
-
-from pathlib import Path
+"""Make docs/parameters.md from the declaration, `oai_nb.parameters`."""
 
 from oai_nb.checks import allowed
 from oai_nb.parameters import INT64, PARAMETERS, Parameter
-
-PAGE = Path(__file__).with_suffix(".md")
 
 HEAD = """\
 # The parameters
@@ -36,7 +32,3 @@ def _range(parameter: Parameter) -> str:
     if parameter.kind in ("number", "integer"):
         return allowed(parameter.range)
     return parameter.kind.replace("_", " ") if parameter.kind in ("boolean", "string") else ""
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

@@ -26,14 +26,18 @@ if TYPE_CHECKING:
         Interrupted,
         InvalidRequestError,
         NotFoundError,
+        NotRecordedError,
         OaiNbError,
         RateLimitError,
         ServerError,
         TimeLimitError,
         WeightsError,
     )
+    from oai_nb.history_table import history
+    from oai_nb.journal import forget, recall
     from oai_nb.request import Request
     from oai_nb.settings import complete, connect, stream
+    from oai_nb.tape import record, replay
 
     __version__: str
 
@@ -44,6 +48,9 @@ _HOMES = {
     "oai_nb.request": ("Request",),
     "oai_nb.completion": ("Completion",),
     "oai_nb.completion_stream": ("CompletionStream",),
+    "oai_nb.history_table": ("history",),
+    "oai_nb.journal": ("forget", "recall"),
+    "oai_nb.tape": ("record", "replay"),
     "oai_nb.errors": (
         "AuthenticationError",
         "BrokenStreamError",
@@ -52,6 +59,7 @@ _HOMES = {
         "Interrupted",
         "InvalidRequestError",
         "NotFoundError",
+        "NotRecordedError",
         "OaiNbError",
         "RateLimitError",
         "ServerError",
@@ -73,6 +81,7 @@ __all__ = [
     "InvalidRequestError",
     "Limits",
     "NotFoundError",
+    "NotRecordedError",
     "OaiNbError",
     "RateLimitError",
     "Request",
@@ -82,7 +91,12 @@ __all__ = [
     "__version__",
     "complete",
     "connect",
+    "forget",
+    "history",
     "load_ipython_extension",
+    "recall",
+    "record",
+    "replay",
     "stream",
     "unload_ipython_extension",
 ]

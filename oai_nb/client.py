@@ -102,6 +102,7 @@ class Client:
     @property
     def limits(self) -> Ranges:
         """Give the ranges of parameters in which this kind of server differs from the contract."""
+        self._peer.renew()
         return self._peer.kind.limits
 
     @shows_parameters
@@ -120,11 +121,14 @@ class Client:
 
         What cannot be streamed (best_of above n) or is not to be (``stream=False``) comes in one chunk.
         """
-        request = self.stream_request(prompt_or_request, **parameters)
+        return self.start(self.stream_request(prompt_or_request, **parameters))
+
+    def start(self, request: Request, notes: tuple[Note, ...] = ()) -> CompletionStream:
+        """Start a request as `stream` does; `notes` are what has to be said of it from the first."""
         if _ranked(request):
             note = Note("changed", "not streamed: best_of above n comes only as a whole", "stream")
-            return self._start(request, streamed=False, notes=(note,))
-        return self._start(request, streamed=request.stream is not False)
+            return self._start(request, streamed=False, notes=(*notes, note))
+        return self._start(request, streamed=request.stream is not False, notes=notes)
 
     @shows_parameters
     def request(self, prompt_or_request: Any = None, **parameters: Any) -> Request:
@@ -193,8 +197,9 @@ class Client:
     def _start(self, request: Request, *, streamed: bool, notes: tuple[Note, ...] = ()) -> CompletionStream:
         self._check_open()
         _check_extra(request)
-        run = Run(self._peer, request, streamed=streamed, limits=self.timeout, max_retries=self.max_retries)
-        return CompletionStream(run, notes)
+        limits, retries = self.timeout, self.max_retries
+        run = Run(self._peer, request, streamed=streamed, limits=limits, max_retries=retries, notes=notes)
+        return CompletionStream(run)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -205,9 +205,14 @@ class Completion:
 
     def to_json(self) -> str:
         """Return our whole record: the answer, and what was asked, sent, measured and noted."""
-        record = {
+        answer = self.to_dict() | {"choices": [_recorded(choice) for choice in self.choices]}
+        record = self.head() | {"answer": answer}
+        return json.dumps(record, ensure_ascii=False, allow_nan=False)
+
+    def head(self) -> dict[str, Any]:
+        """Return our record without the answer."""
+        return {
             "oai_nb": RECORD,
-            "answer": self.to_dict() | {"choices": [_recorded(choice) for choice in self.choices]},
             "request": None if self.request is None else self.request.body(),
             "extra": None if self.request is None else sorted(self.request.extra),
             "sent": None if self.sent is None else dict(self.sent),
@@ -216,7 +221,6 @@ class Completion:
             "fidelity": [asdict(note) for note in self.fidelity],
             "incomplete": self.incomplete,
         }
-        return json.dumps(record, ensure_ascii=False, allow_nan=False)
 
     @staticmethod
     def from_json(text: str | bytes) -> Completion:

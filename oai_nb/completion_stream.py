@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from time import monotonic
 from types import TracebackType
 
-from oai_nb import servers
-from oai_nb.completion import Completion, Note
+from oai_nb.completion import Completion
 from oai_nb.decode import Chunk, decode
 from oai_nb.errors import Interrupted, OaiNbError
 from oai_nb.request import Request
@@ -26,10 +24,8 @@ class CompletionStream:
     may be called from any thread, at any time.
     """
 
-    def __init__(self, run: Run, notes: tuple[Note, ...] = ()) -> None:
+    def __init__(self, run: Run) -> None:
         self._run = run
-        self._notes = notes
-        self._final: Completion | None = None
 
     @property
     def request(self) -> Request:
@@ -81,18 +77,7 @@ class CompletionStream:
     @property
     def completion(self) -> Completion:
         """Give the answer so far; marked `incomplete` while it runs and when it was cut short."""
-        if self._final is not None:
-            return self._final
-        run = self._run
-        with run.changed:
-            ended = self.done
-            answer = run.intake.fold.completion(incomplete=run.incomplete)
-        answer = replace(answer, sent=run.sent, server=run.peer.server, timing=run.timing)
-        noted = (*self._notes, *answer.fidelity, *servers.observe(run.request, answer))
-        answer = replace(answer, fidelity=noted)
-        if ended:
-            self._final = answer
-        return answer
+        return self._run.completion
 
     def __repr__(self) -> str:
         return f"<CompletionStream: {self.state}, {self.count} chunks>"

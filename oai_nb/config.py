@@ -13,6 +13,7 @@ from traitlets import Bool, TraitError, TraitType, Unicode, observe, validate
 from traitlets.config import Configurable
 
 from oai_nb import errors
+from oai_nb.configuration import Configuration, configuration
 from oai_nb.imports import load
 from oai_nb.parameters import PARAMETERS, Parameter
 
@@ -43,7 +44,7 @@ def _checked(name: str, check: Callable[[Any], Any], value: Any) -> Any:
 
 _DEFAULTS = {name: Value(parameter) for name, parameter in PARAMETERS.items() if name != "prompt"}
 _Defaults: Any = type("Defaults", (Configurable,), dict(_DEFAULTS))
-_CONNECTION = ("base_url", "model", "timeout")
+_CONFIGURED = tuple(vars(Configuration()))
 
 
 class OaiNb(_Defaults):  # type: ignore[misc]
@@ -58,6 +59,12 @@ class OaiNb(_Defaults):  # type: ignore[misc]
     timeout = Any_(
         None, allow_none=True, config=True, help="Seconds that a whole answer may take, or Limits."
     )
+    history = Bool(
+        None,
+        allow_none=True,
+        config=True,
+        help="Keeps every run, for oai_nb.history(); unset means yes, unless OAI_NB_HISTORY is off.",
+    )
     full_tracebacks = Bool(False, config=True, help="Shows whole tracebacks of oai_nb's own errors.")
 
     @validate("base_url")
@@ -68,9 +75,9 @@ class OaiNb(_Defaults):  # type: ignore[misc]
     def _check_timeout(self, proposal: Any) -> Any:
         return _checked("timeout", load("oai_nb.deadline").as_limits, proposal["value"])
 
-    @observe(*_CONNECTION)
-    def _connect(self, change: Any) -> None:
-        setattr(load("oai_nb.settings").configuration, change["name"], change["new"])
+    @observe(*_CONFIGURED)
+    def _configure(self, change: Any) -> None:
+        setattr(configuration, change["name"], change["new"])
 
     @observe("full_tracebacks")
     def _show_tracebacks(self, change: Any) -> None:
@@ -78,11 +85,11 @@ class OaiNb(_Defaults):  # type: ignore[misc]
 
     def defaults(self) -> dict[str, Any]:
         """Return the user's own defaults of parameters. The model is not among them: the client has it."""
-        values = {name: getattr(self, name) for name in _DEFAULTS if name not in _CONNECTION}
+        values = {name: getattr(self, name) for name in _DEFAULTS if name not in _CONFIGURED}
         return {name: value for name, value in values.items() if value is not None}
 
     def reset(self) -> None:
         """Put back what a change has set elsewhere."""
         self.full_tracebacks = False
-        for name in _CONNECTION:
+        for name in _CONFIGURED:
             setattr(self, name, None)

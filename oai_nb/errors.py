@@ -7,6 +7,7 @@
     ├── ConnectError                  the server could not be reached
     ├── TimeLimitError                a time limit ran out
     ├── BrokenStreamError             the answer ended before the server said that it was finished
+    ├── NotRecordedError              what was asked is not in the file that is being replayed
     └── ServerError                   the server answered with an error
         ├── AuthenticationError       401, 403
         ├── NotFoundError             404
@@ -83,6 +84,10 @@ class TimeLimitError(OaiNbError):
 
 class BrokenStreamError(OaiNbError):
     """Say how an answer ended before its end."""
+
+
+class NotRecordedError(OaiNbError):
+    """Say what was asked that is not in the file that is being replayed, and what is."""
 
 
 class ServerError(OaiNbError):

@@ -224,16 +224,24 @@ def from_json(text: str | bytes) -> Completion:
         raise BrokenStreamError("this is neither our record nor a server's answer: it is not JSON") from None
     if not isinstance(value, dict) or "oai_nb" not in value:
         return fold([decode(data)])
-    if value["oai_nb"] != RECORD:
-        raise BrokenStreamError(f"this record has version {value['oai_nb']}; this oai_nb reads {RECORD}")
+    return from_record(value)
+
+
+def from_record(record: Mapping[str, Any], events: Iterable[bytes] | None = None) -> Completion:
+    """Return the completion in our own record, whose answer may be the events that came.
+
+    Raises BrokenStreamError.
+    """
+    if record.get("oai_nb") != RECORD:
+        raise BrokenStreamError(f"this record has version {record.get('oai_nb')}; this oai_nb reads {RECORD}")
     try:
-        return _from_record(value)
+        return _from_record(record, [json.dumps(record["answer"]).encode()] if events is None else events)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         what = f"{error} is missing" if isinstance(error, KeyError) else excerpt(str(error), 200)
         raise BrokenStreamError(f"this record is damaged: {what}") from None
 
 
-def _from_record(record: Mapping[str, Any]) -> Completion:
+def _from_record(record: Mapping[str, Any], events: Iterable[bytes]) -> Completion:
     asked = record.get("request")
     extra = {name: asked[name] for name in record.get("extra") or ()} if asked else {}
     request = (
@@ -246,7 +254,8 @@ def _from_record(record: Mapping[str, Any]) -> Completion:
         )
     )
     state = Fold(request)
-    state.add(decode(json.dumps(record["answer"]).encode()))
+    for data in events:
+        state.add(decode(data))
     answer = state.completion(incomplete=record.get("incomplete"))
     server, timing = record.get("server"), record.get("timing")
     return replace(

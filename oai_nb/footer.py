@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from oai_nb.completion import Choice, Completion, Note
-from oai_nb.markup import QUIET, isolated
+from oai_nb.markup import GAP, QUIET, isolated
 from oai_nb.parameters import PARAMETERS
 from oai_nb.visible import cut, printable
 
@@ -32,17 +32,16 @@ def facts(completion: Completion) -> list[str]:
 
 
 def as_html(completion: Completion, legend: str = "") -> str:
-    """Return the line and the chips."""
+    """Return the line and the chips; they stand apart also where all styles are taken away."""
     said = facts(completion)
-    shown = [_HINT.sub(r"<code>\1</code>", isolated(fact)) for fact in said]
+    shown = [_HINT.sub(r'<code style="white-space:nowrap">\1</code>', isolated(fact)) for fact in said]
     if completion.server is not None:
         server, _, rest = said[0].partition(" ")
         shown[0] = f"<b>{isolated(server)}</b> {isolated(rest)}"
-    line = "".join(f'<span style="{QUIET}">{one}</span>' for one in shown) + legend
+    line = GAP.join([*(f'<span style="{QUIET}">{one}</span>' for one in shown), *filter(None, [legend])])
     chips = "".join(_chip(text, sign) for sign, text in _remarks(completion))
-    wrap = "display:flex;flex-wrap:wrap"
-    below = f'<div style="{wrap};gap:4px 6px;margin-top:6px;font-size:12px">{chips}</div>' if chips else ""
-    return f'<div style="{wrap};gap:2px 14px;margin-top:7px">{line}</div>{below}'
+    below = f'<div style="margin-top:4px;font-size:12px">{chips}</div>' if chips else ""
+    return f'<div style="margin-top:7px;overflow-wrap:break-word">{line}</div>{below}'
 
 
 def as_text(completion: Completion) -> str:
@@ -145,8 +144,8 @@ def _line(text: str) -> str:
 
 def _chip(text: str, kind: str) -> str:
     color = _COLORS.get(kind, _COLORS["info"])
-    style = f"border:1px solid rgba({color},.9);border-radius:9px;padding:0 8px"
-    return f'<span style="{style}">{isolated(text)}</span>'
+    style = f"display:inline-block;border:1px solid rgba({color},.9);border-radius:9px;padding:0 8px"
+    return f'<div style="{style};margin:2px 6px 2px 0">{isolated(text)}</div>'
 
 
 def ending(choice: Choice, completion: Completion) -> str:

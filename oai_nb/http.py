@@ -14,13 +14,14 @@ import random
 import ssl
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from email.utils import parsedate_to_datetime
 from time import time
 from typing import Any, TypeVar, cast
 
 import httpx
 
+from oai_nb import deck
 from oai_nb.address import Address
 from oai_nb.deadline import Deadline
 from oai_nb.decode import server_error
@@ -105,19 +106,22 @@ class Http:
         headers = {"content-type": "application/json"} if content is not None else {}
         opening = _Opening(deadline)
         sending = {"trace": opening} if self._transport is None else {}
+
+        def send() -> AbstractAsyncContextManager[httpx.Response]:
+            return self._client().stream(method, url, content=content, headers=headers, extensions=sending)
+
+        def answer() -> AbstractAsyncContextManager[httpx.Response]:
+            asked = deck.Asked(self, method, url, content, deadline)
+            return send() if deck.current is None else deck.current.through(asked, send)
+
         try:
-            async with (
-                opening,
-                self._client().stream(
-                    method, url, content=content, headers=headers, extensions=sending
-                ) as response,
-            ):
+            async with opening, answer() as response:
                 opening.succeeded()
                 if response.is_success:
                     return await read(response)
                 raise await self._refusal(response, deadline)
         except tuple(FOREIGN) as error:
-            raise self._translated(error) from None
+            raise self.translated(error) from None
 
     async def fetch(self, method: str, url: str, deadline: Deadline, body: Any = None) -> Any:
         """Return the JSON that the server answers; None where it is none."""
@@ -171,8 +175,10 @@ class Http:
         return TryAgain(error, after)
 
     def _advice(self, error: ServerError, response: httpx.Response) -> str:
+        if "replayed" in response.extensions:
+            return f"; {response.extensions['replayed'].note}"
         if isinstance(error, AuthenticationError):
-            given = "authorization" in self._client().headers
+            given = "authorization" in self._headers
             return "; check the key" if given else "; no key was sent: give api_key=..."
         if isinstance(error, NotFoundError):
             return f" (asked at {response.url})"
@@ -180,12 +186,11 @@ class Http:
             return f"; it has moved to {response.headers['location'].partition('?')[0]}"
         return ""
 
-    def _translated(self, error: Exception) -> Exception:
+    def translated(self, error: Exception) -> Exception:
+        """Return an error of httpx as ours, or as TryAgain."""
         ours, words = next(FOREIGN[kind] for kind in type(error).__mro__ if kind in FOREIGN)
-        reason = self.mask(_reason(error))
-        made = ours(words.format(server=self.address.base, reason=reason))
-        untrusted = any(isinstance(cause, ssl.SSLError) for cause in _causes(error))
-        return TryAgain(made) if isinstance(error, httpx.ConnectError) and not untrusted else made
+        made = ours(words.format(server=self.address.base, reason=self.mask(reason(error))))
+        return TryAgain(made) if isinstance(error, httpx.ConnectError) and not untrusted(error) else made
 
 
 async def whole(came: AsyncIterator[bytes], deadline: Deadline, most: int | None = None) -> bytes:
@@ -288,7 +293,12 @@ def _causes(error: BaseException) -> list[BaseException]:
     return chain
 
 
-def _reason(error: Exception) -> str:
+def untrusted(error: Exception) -> bool:
+    """Tell whether a connection failed because the server could not be trusted."""
+    return any(isinstance(cause, ssl.SSLError) for cause in _causes(error))
+
+
+def reason(error: Exception) -> str:
     """Return why, in the system's words where it has some: "Connection refused"."""
     words = str(error) or type(error).__name__
     for cause in _causes(error):

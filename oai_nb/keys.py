@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, NoReturn
 from urllib.parse import quote
 
@@ -15,7 +17,10 @@ _LOOKS_LIKE_A_KEY = re.compile(
     r"\b(?:sk|xai|nvapi)-[\w-]{20,}|\b(?:hf|gsk|r8)_\w{16,}|^[\w-]{32,}$", re.ASCII
 )
 _ALWAYS = re.compile(r"(\bBearer\s+)[^\s\"',}]+|\bsk-[\w-]{12,}", re.IGNORECASE | re.ASCII)
+_IN_ANSWERS = r"\b(?i:Bearer)\s+(?P<key>(?=[^\s\"]*\d)[\w.~+/=-]{20,})|\b(?i:sk)-(?=[\w-]*\d)[\w-]{16,}"
 _BOUNDED_BELOW = 8  # a shorter key is only masked as a word of its own, else it would garble every message
+_MAY_BE_A_WORD = re.compile(r".{,7}|[A-Z]?[a-z_]{,20}", re.DOTALL)
+_ESCAPED = re.compile(rb"\\(u00[2-7][0-9a-fA-F]|/)")  # what needs no escape in JSON, and has one
 _LEAST = 3  # characters of what is a secret at all: a local server's key "x" is none
 _HARMLESS = re.compile(
     r"accept.*|content-type|user-agent|referer|http-referer|x-title|openai-(organization|project|beta)"
@@ -83,11 +88,44 @@ class Mask:
         def cover(text: str) -> str:
             return found.sub(MASKED, text)
 
-        self._cover = cover  # not the pattern, whose repr shows the keys
+        sure = [form for form in sorted(forms, key=len, reverse=True) if not _MAY_BE_A_WORD.fullmatch(form)]
+        written = [text.encode("utf-8", "replace") for form in sure for text in _spellings(form)]
+
+        def found_in(data: bytes) -> bool:
+            return any(one in data for one in written)
+
+        @cache
+        def in_answers() -> re.Pattern[str]:
+            return re.compile("|".join([*map(_in_json, sure), _IN_ANSWERS]), re.ASCII)
+
+        self._cover, self._found_in = cover, found_in  # not the pattern, whose repr shows the keys
+        self._in_answers = in_answers
+
+    def holds(self, data: bytes) -> bool:
+        """Tell whether a known key stands in a text or in JSON; a word is none, as in `spans`.
+
+        It takes a millisecond for megabytes.
+        """
+        return self._found_in(_ESCAPED.sub(_unescaped, data) if _ESCAPED.search(data) else data)
 
     def __call__(self, text: str) -> str:
         """Return the text with every key replaced."""
         return _ALWAYS.sub(lambda match: (match[1] or "") + MASKED, self._cover(text))
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Return from where to where keys stand in a prompt, an answer, or the JSON of one.
+
+        They are not to be garbled: a known key that may be a word, which has fewer than 8 characters or up to
+        20 small letters, is no key in here; nor is what follows ``Bearer``, unless it has a key's form.
+        """
+        return [match.span(match.lastgroup or 0) for match in self._in_answers().finditer(text)]
+
+    def covered(self, text: str) -> str:
+        """Return a prompt, an answer, or the JSON of one, with the keys in it replaced: see `spans`."""
+        kept, at = "", 0
+        for first, last in self.spans(text):
+            kept, at = kept + text[at:first] + MASKED, last
+        return kept + text[at:]
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("what holds a key is not pickled or copied: make it anew where it is needed")
@@ -99,6 +137,21 @@ class Mask:
         if isinstance(value, dict):
             return {self(name): self.json(item) for name, item in value.items()}
         return [self.json(item) for item in value] if isinstance(value, list) else value
+
+
+def _spellings(form: str) -> set[str]:
+    """Return a key as it stands in a text, and in JSON of either kind."""
+    return {form, json.dumps(form)[1:-1], json.dumps(form, ensure_ascii=False)[1:-1]}
+
+
+def _unescaped(match: re.Match[bytes]) -> bytes:
+    return b"/" if match[1] == b"/" else bytes.fromhex(match[1][3:].decode())
+
+
+def _in_json(secret: str) -> str:
+    """Return the pattern of a secret of which each character may be escaped as JSON allows it."""
+    plain = [re.escape(one) + (rf"|\\{re.escape(one)}" if one in '"\\/' else "") for one in secret]
+    return "".join(rf"(?:{one}|\\u(?i:{ord(its):04x}))" for one, its in zip(plain, secret, strict=True))
 
 
 def _pattern(secret: str) -> str:

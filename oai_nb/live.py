@@ -7,6 +7,7 @@ another thread. It knows IPython's displays and nothing of HTTP, options or how 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -190,6 +191,10 @@ class LiveCell:
             self._handle.update(bundle, raw=True)
 
 
+_UNFINISHED = re.compile("[\ufffd\u200c\u200d\U0001f3f4\U000e0020-\U000e007f]+\\Z")
+"""Half a character, and what joins two to one: how it is to be shown depends on what follows."""
+
+
 class Terminal:
     """Standard output: one choice as it comes, several when they are whole."""
 
@@ -198,8 +203,8 @@ class Terminal:
         self._printed = 0
 
     def grow(self, texts: Mapping[int, str], status: str) -> int:  # noqa: ARG002
-        """Print what is new; a last character of which only half may be here waits for the rest."""
-        return self._print(texts.get(0, "").removesuffix("\ufffd")) if self._grows else 0
+        """Print what is new; a last sign of which only a part may be here waits for the rest."""
+        return self._print(_UNFINISHED.sub("", texts.get(0, ""))) if self._grows else 0
 
     def end(self, completion: Completion) -> None:
         """Print the rest, and below it what is to be said of the answer."""
@@ -210,8 +215,8 @@ class Terminal:
             self._write(load("oai_nb.strip").bundle(completion)["text/plain"] + "\n")
 
     def _print(self, text: str) -> int:
-        new = printable(text[self._printed :])
-        self._printed = max(self._printed, len(text))
+        new = printable(text)[self._printed :]
+        self._printed += len(new)
         self._write(new)
         return len(new)
 

@@ -12,7 +12,6 @@ import stat
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,12 +80,11 @@ class CompleteMagics(Magics):
         name = options.out or LAST
 
         def keep(completion: Completion) -> Completion:
-            noted = replace(completion, fidelity=(*completion.fidelity, *notes))
-            self.shell.user_ns.update({LAST: noted, name: noted})
-            return noted
+            self.shell.user_ns.update({LAST: completion, name: completion})
+            return completion
 
         screen = live.screen_of(self.shell, request.n or 1)
-        with client.stream(request) as stream:
+        with client.start(request, notes) as stream:
             live.show_run(stream, screen, keep, name, options.show)
 
 
@@ -144,8 +142,10 @@ def read_prompt(path: str) -> str:
         raise ConfigurationError(f"--file {name}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"--file {name} is not UTF-8: byte {error.start} is wrong") from None
-    except (RuntimeError, ValueError) as error:  # there is no such user, or a NUL in the name
+    except RuntimeError as error:  # there is no such user
         raise ConfigurationError(f"--file {name}: {error}") from None
+    except ValueError:  # each Python says that in other words
+        raise ConfigurationError(f"--file {name}: a name has no NUL in it") from None
 
 
 def _bytes(path: Path) -> bytes:

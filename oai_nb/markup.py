@@ -2,7 +2,8 @@
 
 All text goes through `escaped`; colours are half transparent and lie behind text that keeps its colour;
 styles are inline and only those that JupyterLab's sanitiser lets through (so no var(), and
-``overflow-wrap:break-word`` rather than ``anywhere``). Knows tokens' visible forms, nothing of completions.
+``overflow-wrap:break-word`` rather than ``anywhere``). Where a site takes all styles away, as GitHub does,
+it is still text in its order, a table a table. Knows tokens' visible forms, nothing of completions.
 """
 
 from __future__ import annotations
@@ -16,7 +17,11 @@ from functools import lru_cache
 from oai_nb.visible import printable
 
 QUIET = "opacity:.75;font-size:12px"
+GAP = "\u2003"
+"""Between the parts of a line: it stays where styles do not, and a line may break at it."""
 LINE = "1px solid rgba(128,128,128,.35)"
+MONOSPACED = "font-family:Menlo,Consolas,DejaVu Sans Mono,monospace"
+"""Said here, because exported pages set running text for ``<pre>``."""
 NOT_MATHS = 'class="mathjax_ignore tex2jax_ignore"'
 SURE = 0.7
 """From this probability on, a token has no colour."""
@@ -40,9 +45,14 @@ def isolated(text: str) -> str:
     return f"<bdi>{escaped(text)}</bdi>" if _RIGHT_TO_LEFT.search(text) else escaped(text)
 
 
+def sealed(text: str) -> str:
+    """Return text that keeps its direction of writing to itself where no tag can stand, by two characters."""
+    return f"\u2068{text}\u2069" if _RIGHT_TO_LEFT.search(text) else text
+
+
 def in_title(text: str) -> str:
     """Return escaped text for a title, its direction of writing kept to itself."""
-    return f"\u2068{escaped(text)}\u2069" if _RIGHT_TO_LEFT.search(text) else escaped(text)
+    return sealed(escaped(text))
 
 
 def whole(*parts: str) -> str:
@@ -52,7 +62,7 @@ def whole(*parts: str) -> str:
 
 def pre(inner: str, *, wrapped: bool = True) -> str:
     """Return running text that wraps, each paragraph in its own direction; or columns that do not wrap."""
-    style = "margin:0;line-height:1.65;font-size:13.5px"
+    style = f"margin:0;line-height:1.65;font-size:13.5px;{MONOSPACED}"
     if wrapped:
         style += ";white-space:pre-wrap;word-break:normal;overflow-wrap:break-word"
         return f'<pre {NOT_MATHS} dir="auto" style="{style}">{inner}</pre>'
@@ -70,7 +80,7 @@ def card(left: str, right: str, inner: str) -> str:
     head = f"{QUIET};display:flex;flex-wrap:wrap;justify-content:space-between;gap:0 10px;margin-bottom:4px"
     return (
         f'<div style="border:{LINE};border-radius:6px;padding:8px 10px;min-width:0">'
-        f'<div style="{head}"><span>{left}</span><span>{right}</span></div>{inner}</div>'
+        f'<div style="{head}"><span>{left}</span>{GAP}<span>{right}</span></div>{inner}</div>'
     )
 
 
@@ -108,7 +118,7 @@ def _shade(level: int) -> str:
 def legend() -> str:
     """Return the scale of surprise, in colours and words; not within what is faded, or it would lie."""
     steps = ((0.9, "90"), (0.5, "50"), (0.2, "20"), (0.05, "5"), (0.005, "0.5"), (0.001, "0.1"))
-    shown = "".join(f'<span style="padding:0 5px;{shade(prob)}">{text}</span>' for prob, text in steps)
+    shown = " ".join(f'<span style="padding:0 4px;{shade(prob)}">{text}</span>' for prob, text in steps)
     return f'<span style="white-space:nowrap;font-size:12px">sure {shown} % surprised</span>'
 
 

@@ -11,10 +11,10 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from oai_nb import servers
+from oai_nb import deck, servers
 from oai_nb.completion import Server
 from oai_nb.deadline import Deadline
-from oai_nb.errors import AuthenticationError, ServerError
+from oai_nb.errors import AuthenticationError, NotRecordedError, ServerError
 from oai_nb.http import Http
 from oai_nb.request import Request
 
@@ -36,6 +36,7 @@ class Peer:
         self.running: set[Run] = set()
         self.listed: list[str] | None = None
         self.notice = ""
+        self._deck: deck.Deck | None = None
         self._told = ""
         self._telling = threading.Lock()
 
@@ -68,6 +69,14 @@ class Peer:
 
             say(line)
 
+    def renew(self) -> None:
+        """Forget what was learnt before recording or replaying began or ended: a recording stands alone."""
+        through = deck.current
+        if through is not self._deck:
+            self._deck, self.listed = through, None
+            known = None if through is None else through.kind(self.http.address)
+            self.kind = known or servers.at(self.http.address)
+
     def meet(self, headers: Mapping[str, str]) -> None:
         """Learn from the headers of an answer."""
         if self.kind is servers.UNKNOWN:
@@ -75,6 +84,7 @@ class Peer:
 
     async def sent(self, request: Request, deadline: Deadline, *, streamed: bool) -> dict[str, Any]:
         """Return the JSON to send: it names the request's model, the client's, or the server's first."""
+        self.renew()
         model = request.model or self.model or self.kind.model
         if model is None and not self.http.address.is_local:
             model = await self._first_model(deadline)
@@ -87,15 +97,15 @@ class Peer:
                 await self.models(deadline)
             except AuthenticationError:
                 raise
-            except ServerError:
+            except (ServerError, NotRecordedError):
                 self.listed = []
         return self.listed[0] if self.listed else None
 
     async def models(self, deadline: Deadline) -> list[str]:
         """Return the ids of the server's models, in its order."""
+        self.renew()
         answer = await self.http.fetch("GET", f"{self.http.address.url}/models", deadline)
-        listed = answer.get("data") if isinstance(answer, dict) else answer
-        entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+        entries = servers.models(answer)
         if self.kind is servers.UNKNOWN:
             self.kind = servers.recognised(owners=(entry.get("owned_by") for entry in entries))
         self.listed = [entry["id"] for entry in entries if isinstance(entry.get("id"), str)]
@@ -103,6 +113,7 @@ class Peer:
 
     async def tokenize(self, text: str, deadline: Deadline) -> list[int] | None:
         """Return the token ids of a text; None where the server does not tell."""
+        self.renew()
         if self.kind.tokenize is None:
             return None
         body = {self.kind.tokenize: text}

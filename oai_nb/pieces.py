@@ -2,13 +2,16 @@
 
 Servers send tokens that do not join to the text: halves of characters, entries for several tokens, offsets
 from elsewhere. Here nothing of the text is lost, none of it is invented, and a token that cannot be placed
-belongs to the piece in which it must lie.
+belongs to the piece in which it must lie. What is drawn as one sign is never torn: an emoji joined of several
+stays whole, and so does a letter with its accents.
 """
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
 from oai_nb.completion import Choice
 from oai_nb.tokens import Token, place
@@ -16,7 +19,7 @@ from oai_nb.tokens import Token, place
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of the text and the tokens in it: mostly one, several where they share a character."""
+    """A part of the text and the tokens in it: mostly one, several where they share a sign."""
 
     text: str
     tokens: tuple[Token, ...] = ()
@@ -55,8 +58,37 @@ def pieces(choice: Choice) -> Iterator[Piece]:
 
 
 def _whole(data: bytes, at: int) -> bool:
-    """Tell whether a character begins at `at`, or the text ends."""
-    return at >= len(data) or data[at] & 0xC0 != 0x80
+    """Tell whether what is drawn as one sign ends at `at`: a letter with its marks, an emoji of several."""
+    if at >= len(data) or data[at] < 0x80:
+        return True
+    return data[at] & 0xC0 != 0x80 and not _belongs(data, at)
+
+
+_JOINERS = ("\u200d".encode(), "\u200c".encode())
+_SKINS = "\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
+_LETTERS_OF_FLAGS = range(0x1F1E6, 0x1F200)
+_TAGS_OF_FLAGS = range(0xE0020, 0xE0080)
+
+
+def _belongs(data: bytes, at: int) -> bool:
+    """Tell whether the character at `at` is drawn with the one before it."""
+    before = data[max(0, at - 64) : at]
+    one = data[at : at + 4].decode("utf-8", "ignore")[:1]
+    if not before or not one:
+        return False
+    if before.endswith(_JOINERS) or one in _SKINS or ord(one) in _TAGS_OF_FLAGS:
+        return True
+    if one in "\u200c\u200d":
+        return before[-1] >= 0x80
+    if ord(one) in _LETTERS_OF_FLAGS:
+        return _half_a_flag(before)
+    return unicodedata.category(one) in ("Mn", "Mc", "Me")
+
+
+def _half_a_flag(data: bytes) -> bool:
+    """Tell whether an odd number of a flag's letters stands at the end."""
+    ahead = reversed(data.decode("utf-8", "ignore"))
+    return sum(1 for _ in takewhile(lambda one: ord(one) in _LETTERS_OF_FLAGS, ahead)) % 2 == 1
 
 
 def _piece(data: bytes, tokens: list[Token]) -> Piece:

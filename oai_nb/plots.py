@@ -14,13 +14,13 @@ from typing import Any
 
 import plotly.graph_objects as go  # type: ignore[import-untyped]
 
-from oai_nb import alternatives
+from oai_nb import alternatives, console
 from oai_nb.alternatives import prob, ranked
 from oai_nb.completion import Choice, Completion
 from oai_nb.errors import InvalidRequestError
-from oai_nb.markup import quiet, whole
+from oai_nb.markup import quiet, sealed, whole
 from oai_nb.tokens import Token
-from oai_nb.visible import cut
+from oai_nb.visible import cut, width
 
 MIME = "application/vnd.plotly.v1+json"
 MOST_RANKS = 20
@@ -62,7 +62,7 @@ def heatmap(completion: Completion, choice: int = 0) -> go.Figure:
     tokens = drawn.tokens[:MOST_POSITIONS]
     rows = _Rows(tokens)
     figure = _Figure(_trace(rows), _layout(rows, len(drawn.tokens)))
-    text = "\n".join([_title(completion, drawn), *alternatives.lines(drawn, LISTED)])
+    text = "\n".join([_title(completion, drawn), *alternatives.lines(drawn, LISTED, console.columns())])
     page = whole(quiet(html.escape(_title(completion, drawn))), alternatives.html(drawn, LISTED))
     figure._static = (page, text)
     return figure
@@ -133,8 +133,8 @@ def _frames(chosen: Iterable[int | None]) -> str:
 def label(shown: str) -> str:
     """Return a token's visible form as plotly's text, on two lines where it is long, its markup disarmed."""
     short = cut(shown, 2 * LABEL)
-    half = len(short) if len(short) <= LABEL else (len(short) + 1) // 2
-    return "<br>".join(_disarmed(line) for line in (short[:half], short[half:]) if line)
+    half = len(short) if width(short) <= LABEL else (len(short) + 1) // 2
+    return "<br>".join(sealed(_disarmed(line)) for line in (short[:half], short[half:]) if line)
 
 
 def _disarmed(line: str) -> str:
@@ -207,7 +207,7 @@ def _lines(labels: Iterable[str]) -> int:
 def _width(rows: _Rows) -> float:
     """Return the pixels of a cell into which the longest line fits."""
     parts = (part for cells in rows.text for cell in cells for part in cell.split("<br>"))
-    return _LETTER * min(16, max(5, *map(len, parts))) + 4
+    return _LETTER * min(16, max(5, *map(width, parts))) + 4
 
 
 def _positions(names: list[str], total: int, ratio: float, overview: float) -> dict[str, Any]:
@@ -224,15 +224,17 @@ def _positions(names: list[str], total: int, ratio: float, overview: float) -> d
         "tickvals": [*range(len(names))],
         "ticktext": names,
         "tickfont": {"size": 11},
-        "tickangle": 0,
         "title": {"text": f"position and chosen token{first}", "standoff": 6},
         "showgrid": False,
         "zeroline": False,
     }
     if not overview:
-        return axis
+        return axis | {"automargin": True}  # for labels that turn where there is no room
     return axis | {
-        "range": [-_EDGE, _EDGE],  # widened to what fits
+        "tickangle": 0,
+        "range": None,
+        "autorange": True,  # one position, after any resizing, which is then widened to what fits
+        "autorangeoptions": {"minallowed": -_EDGE, "maxallowed": _EDGE},
         "constrain": "range",
         "constraintoward": "left",
         "scaleanchor": "y",

@@ -13,11 +13,12 @@ import logging
 import threading
 import traceback
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any
 
-from oai_nb import deadline, loop
-from oai_nb.completion import Timing
+from oai_nb import deadline, journal, loop, servers
+from oai_nb.completion import Completion, Note, Timing
 from oai_nb.deadline import Deadline, Limits
 from oai_nb.decode import excerpt
 from oai_nb.errors import BrokenStreamError, OaiNbError, ServerError
@@ -53,8 +54,16 @@ class Run:
     """
 
     def __init__(
-        self, peer: Peer, request: Request, *, streamed: bool, limits: Limits, max_retries: int
+        self,
+        peer: Peer,
+        request: Request,
+        *,
+        streamed: bool,
+        limits: Limits,
+        max_retries: int,
+        notes: tuple[Note, ...] = (),
     ) -> None:
+        journal.tell()
         self.peer = peer
         self.request = request
         self.intake = Intake(request, peer.http.mask)
@@ -64,6 +73,10 @@ class Run:
         self.incomplete: str | None = RUNNING
         self.error: OaiNbError | None = None
         self.again = ("", 0.0)
+        self.replayed: Callable[[Completion], Completion] | None = None
+        self._notes = notes
+        self._final: Completion | None = None
+        self._making = threading.Lock()
         self._streamed = streamed
         self._max_retries = max_retries
         self._deadline = Deadline(limits)
@@ -92,6 +105,23 @@ class Run:
     def timing(self) -> Timing:
         """Give when it began and how long it took, as far as that is known."""
         return Timing(self._started, self._first, self._total)
+
+    @property
+    def completion(self) -> Completion:
+        """Give the answer so far; when the run has ended it is made once, for all who ask."""
+        with self._making:
+            if self._final is not None:
+                return self._final
+            with self.changed:
+                ended = self.ended.is_set()
+                answer = self.intake.fold.completion(incomplete=self.incomplete)
+            answer = replace(answer, sent=self.sent, server=self.peer.server, timing=self.timing)
+            answer = answer if self.replayed is None else self.replayed(answer)
+            noted = (*self._notes, *answer.fidelity, *servers.observe(self.request, answer))
+            answer = replace(answer, fidelity=noted)
+            if ended:
+                self._final = answer
+            return answer
 
     def stop(self, cause: str) -> None:
         """End it at once, from any thread; its connection is closed within milliseconds."""
@@ -133,6 +163,7 @@ class Run:
 
     async def _read(self, response: httpx.Response) -> None:
         self.peer.meet(response.headers)
+        self.replayed = response.extensions.get("replayed")
         kind = response.headers.get("content-type", "")
         begins, rest = await _begun(pieces(response), self._deadline)
         events = begins.startswith(_FIELDS)
@@ -202,6 +233,7 @@ class Run:
             self.ended.set()
             self.changed.notify_all()
         self.peer.running.discard(self)
+        journal.keep(self)
         return True
 
     def _cancel(self) -> None:

@@ -102,6 +102,12 @@ def recognised(*, header: str | None = None, owners: Iterable[Any] = ()) -> Kind
     return UNKNOWN
 
 
+def models(answer: Any) -> list[dict[str, Any]]:
+    """Return the models in a server's list of them, which is ``{"data": [...]}`` or a bare list."""
+    listed = answer.get("data") if isinstance(answer, dict) else answer
+    return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+
+
 def sent(request: Request, kind: Kind, *, streamed: bool, model: str | None) -> dict[str, Any]:
     """Return the JSON that goes out: what was asked, the contract's defaults, and what the kind adds."""
     body = {name: PARAMETERS[name].default for name in ALWAYS} | request.body()

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oai_nb.address import LOCAL, OPENAI, parse
+from oai_nb.configuration import configuration
 from oai_nb.errors import ConfigurationError
 from oai_nb.keys import Key, sealed
 from oai_nb.signature import shows_parameters
@@ -20,19 +20,6 @@ if TYPE_CHECKING:
     from oai_nb.client import Client
     from oai_nb.completion import Completion
     from oai_nb.completion_stream import CompletionStream
-    from oai_nb.deadline import Limits
-
-
-@dataclass
-class Configuration:
-    """What ``%config`` sets; None is not set. There is no key here, so that none gets into a notebook."""
-
-    base_url: str | None = None
-    model: str | None = None
-    timeout: float | Limits | None = None
-
-
-configuration = Configuration()
 
 
 class _Held:

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from oai_nb import alternatives
+from oai_nb import alternatives, console
 from oai_nb.alternatives import prob
 from oai_nb.completion import Choice, Completion
 from oai_nb.errors import InvalidRequestError
@@ -21,7 +21,6 @@ from oai_nb.markup import (
     details,
     escaped,
     grid,
-    in_title,
     isolated,
     legend,
     percent,
@@ -39,6 +38,8 @@ KINDS = ("text", "tokens", "compare")
 """What a bundle can show."""
 TITLED = 2_000
 """How many tokens of one bundle tell their alternatives on hover; the rest keeps its colour."""
+COLORED = 10_000
+"""How many tokens of one bundle are coloured, in about a megabyte; the rest is plain text."""
 LISTED = 100
 """How many tokens of one bundle are in the table of alternatives."""
 BOXED = 400
@@ -95,21 +96,40 @@ def _text(completion: Completion) -> tuple[str, str]:
     else:
         html = token_strip(choices[0]) if choices else pre(_nothing())
         text = printable(completion.text) or f"({EMPTY} no text)"
-    html += _alternatives(completion) + as_html(completion, legend() if _colored(completion) else "")
+    html += (
+        _limits(completion)
+        + _alternatives(completion)
+        + as_html(completion, legend() if _colored(completion) else "")
+    )
     return html, f"{text}\n\n{as_text(completion)}"
 
 
-def token_strip(choice: Choice, titled: int = TITLED) -> str:
-    """Return one choice's text, coloured by surprise; the first `titled` tokens tell more on hover."""
+def token_strip(choice: Choice, titled: int = TITLED, colored: int = COLORED) -> str:
+    """Return one choice's text, whole; the first tokens are `colored`, and the first `titled` tell more."""
     if not choice.text and not choice.tokens:
         return pre(_nothing())
     if not choice.tokens:
         return pre(escaped(choice.text))
-    spans, count = [], 0
-    for piece in pieces(choice):
+    spans, count, found = [], 0, pieces(choice)
+    for piece in found:
         spans.append(_span(piece, with_title=count < titled))
         count += len(piece.tokens)
+        if count >= colored:
+            break
+    spans.append(escaped("".join(piece.text for piece in found)))
     return pre("".join(spans) or _nothing())
+
+
+def _limits(completion: Completion) -> str:
+    """Say how far colours and titles go, where that is not to the end."""
+    sizes = [len(choice.tokens) for choice in completion.choices]
+    limits = [(limit // max(1, len(sizes)), what) for limit, what in _LIMITS]
+    said = [f"the first {limit:,} {what}" for limit, what in limits if max(sizes, default=0) > limit]
+    of = "" if len(sizes) == 1 else " of a choice"
+    return quiet(f"Tokens{of}: {', '.join(said)}; completion.tokens_table() has all") if said else ""
+
+
+_LIMITS = ((TITLED, "tell more on hover"), (COLORED, "are coloured"))
 
 
 def _nothing() -> str:
@@ -124,7 +144,7 @@ def _span(piece: Piece, *, with_title: bool) -> str:
     style = shade(prob(token))
     attributes = f' style="{style}"' if style else ""
     if with_title:
-        attributes += f' title="{_title(piece.tokens, token)}"'
+        attributes += f' title="{alternatives.title(piece.tokens, token)}"'
     return f"<span{attributes}>{text}</span>" if attributes else text
 
 
@@ -137,24 +157,9 @@ def _inked(text: str) -> str:
     The space before a word is seen by the colour behind it; newlines, tabs, several spaces or one alone are
     not.
     """
-    marked = _SPACES.sub(lambda match: SPACE * len(match[0]), text)
+    marked = _SPACES.sub(lambda match: SPACE * len(match[0]), printable(text))
     marked = marked.replace("\n", NEWLINE + "\n").replace("\t", TAB + "\t").replace("\u00a0", NO_BREAK)
     return escaped(marked)
-
-
-def _title(tokens: Iterable[Token], token: Token) -> str:
-    """Return the tokens of a piece, and what was likeliest at the least likely of them, a line each."""
-    lines = [f"{in_title(one.shown)} {_odds(one)}" for one in tokens]
-    for rank, one in enumerate(alternatives.ranked(token)[:3], 1):
-        lines.append(f"{rank} {in_title(one.shown)} {percent(prob(one))}")
-    return "&#10;".join(lines)
-
-
-def _odds(token: Token) -> str:
-    if token.logprob is None:
-        return ""
-    below = ", below these" if token.top else ""
-    return percent(prob(token)) + (f", rank {token.rank}" if token.rank else below)
 
 
 def _colored(completion: Completion) -> bool:
@@ -195,13 +200,13 @@ def _surprise(choice: Choice) -> float:
 
 
 def _columns(completion: Completion, choices: Sequence[Choice]) -> tuple[str, str]:
-    best, titled = likeliest(completion), TITLED // max(1, len(choices))
+    best, titled, colored = likeliest(completion), TITLED // len(choices), COLORED // len(choices)
     cards, texts = [], []
     for choice in choices:
         star = STAR if choice.index == best else ""
         asked, measured = _asked(completion, choice), _measured(completion, choice)
         left = " ".join(filter(None, [f"<b>{choice.index}</b>", star, isolated(asked)]))
-        cards.append(card(left, escaped(measured), token_strip(choice, titled)))
+        cards.append(card(left, escaped(measured), token_strip(choice, titled, colored)))
         head = " · ".join(filter(None, [f"[{choice.index}]", star, asked, measured]))
         texts.append(f"{head}\n{printable(choice.text) or f'({EMPTY} no text)'}")
     return grid(cards), "\n\n".join(texts)
@@ -248,16 +253,19 @@ def _tokens(completion: Completion) -> tuple[str, str]:
             html.append(quiet(f"<b>{choice.index}</b>"))
             text.append(f"[{choice.index}]")
         html.append(_boxes(choice, limit))
-        text += alternatives.lines(choice, max(10, LISTED // len(completion.choices)))
+        text += alternatives.lines(choice, max(10, LISTED // len(completion.choices)), console.columns())
     return "".join(html) + f"<div>{legend()}</div>", "\n".join(text)
 
 
 def _boxes(choice: Choice, limit: int) -> str:
-    boxes = "".join(map(_box, choice.tokens[:limit]))
+    boxes = " ".join(map(_box, choice.tokens[:limit]))
     style = "display:flex;flex-wrap:wrap;gap:3px;font-size:13px;line-height:1.35"
     rest = len(choice.tokens) - limit
     more = quiet(f"{rest:,} more tokens: <code>completion.tokens_table()</code>") if rest > 0 else ""
     return f'<div style="{style}">{boxes}</div>{more}'
+
+
+_FITS = "min-width:0;overflow-wrap:break-word"
 
 
 def _box(token: Token) -> str:
@@ -265,9 +273,9 @@ def _box(token: Token) -> str:
     chance = percent(prob(token)) if known else "&nbsp;"
     style = shade(prob(token)) if known else ""
     shown = f'<code style="background:none;padding:0">{isolated(token.shown)}</code>'
-    frame = f"border:{LINE};border-radius:3px;padding:1px 4px;text-align:center;{style}"
-    below = f'<small style="opacity:.8">{chance}</small>'
-    return f'<span style="{frame}" title="{_title([token], token)}">{shown}<br>{below}</span>'
+    frame = f"border:{LINE};border-radius:3px;padding:1px 4px;text-align:center;{_FITS};{style}"
+    below = f'<small style="display:block;opacity:.8">{chance}</small>'
+    return f'<span style="{frame}" title="{alternatives.title([token], token)}">{shown} {below}</span>'
 
 
 _VIEWS = {

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from oai_nb.alternatives import CHOSEN
 from oai_nb.markup import LINE, bar, escaped, isolated, percent, quiet, whole
+from oai_nb.visible import cut, padded, width
 
 if TYPE_CHECKING:
     import pandas as pd
 
 ROWS = 50
 """Rows that are shown; the frame has all."""
+LEAST = 12
+"""Columns of a token that are shown in the narrowest terminal."""
 
 Row = Mapping[str, Any]
 
@@ -49,18 +52,28 @@ def to_html(frame: pd.DataFrame, rows: int = ROWS) -> str:
     return whole(f'<div style="overflow-x:auto">{table}</div>{more}')
 
 
-def to_text(frame: pd.DataFrame, rows: int = ROWS) -> str:
-    """Return the same as columns of text."""
+def to_text(frame: pd.DataFrame, rows: int = ROWS, columns: int | None = None) -> str:
+    """Return the same as columns of text, as many of them, and as much of the tokens, as `columns` hold."""
     names = _names(frame)
     cells = [[_HEADS[name] for name in names]]
     cells += [[_cell(row, name) for name in names] for row in _rows(frame, rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = ["  ".join(map(_aligned, names, row, widths)).rstrip() for row in cells]
+    sizes = [max(map(width, column)) for column in zip(*cells, strict=True)]
+    token = names.index("token")
+    if columns is not None:
+        while len(names) > token + 2 and _room(sizes, token, columns) < LEAST:
+            names, sizes = names[:-1], sizes[:-1]
+        sizes[token] = min(sizes[token], max(LEAST, _room(sizes, token, columns)))
+    lines = ["  ".join(map(_aligned, names, row, sizes)).rstrip() for row in cells]
     return "\n".join([*lines, *_more(frame, rows)])
 
 
-def _aligned(name: str, text: str, width: int) -> str:
-    return text.ljust(width) if name in _LEFT else text.rjust(width)
+def _room(sizes: Sequence[int], token: int, columns: int) -> int:
+    """Return the columns that are left for the token."""
+    return columns - sum(sizes) + sizes[token] - 2 * (len(sizes) - 1)
+
+
+def _aligned(name: str, text: str, columns: int) -> str:
+    return padded(cut(text, columns), columns, right=name not in _LEFT)
 
 
 def _names(frame: pd.DataFrame) -> list[str]:
@@ -87,10 +100,19 @@ def _line(row: Row, names: Sequence[str], *, again: bool) -> str:
     line = "" if again else f' style="border-top:{LINE}"'
     cells = "".join(
         f'<td style="{_style(name)};{strong}{_behind(row, name)}">'
-        f"{'' if again and name in ('choice', 'position') else isolated(_cell(row, name))}</td>"
+        f"{'' if again and name in ('choice', 'position') else _inner(row, name)}</td>"
         for name in names
     )
     return f"<tr{line}>{cells}</tr>"
+
+
+def _inner(row: Row, name: str) -> str:
+    """Return a cell's HTML; a token keeps its direction of writing to itself."""
+    return _sign(row) + isolated(row["shown"]) if name == "token" else escaped(_cell(row, name))
+
+
+def _sign(row: Row) -> str:
+    return CHOSEN if row.get("chosen") else ""
 
 
 def _style(name: str) -> str:
@@ -104,7 +126,7 @@ def _behind(row: Row, name: str) -> str:
 def _cell(row: Row, name: str) -> str:
     value = row[name]
     if name == "token":
-        return f"{CHOSEN if row.get('chosen') else ''}{row['shown']}"
+        return f"{_sign(row)}{row['shown']}"
     if _missing(value):
         return "below" if name == "rank" and row.get("chosen") else ""
     bound = "≥" if name == "entropy_bits" and not row["entropy_exact"] else ""

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from oai_nb import measures
+from oai_nb import console, measures
 from oai_nb.completion import Choice, Completion
 from oai_nb.markup import NOT_MATHS, escaped, pre, whole
 from oai_nb.table_view import to_html, to_text
@@ -57,7 +57,7 @@ _TOP_LOGPROBS = {
 
 
 class DataFrame(pd.DataFrame):
-    """A DataFrame whose displays never interpret a token: no TeX in HTML, no ANSI in text."""
+    """A DataFrame whose displays never interpret a token: no TeX, no ANSI, no override of direction."""
 
     @property
     def _constructor(self) -> type[DataFrame]:
@@ -65,7 +65,7 @@ class DataFrame(pd.DataFrame):
 
     def _repr_html_(self) -> str | None:
         page: str | None = super()._repr_html_()  # type: ignore[misc]
-        return None if page is None else f"<div {NOT_MATHS}>{page}</div>"
+        return None if page is None else f"<div {NOT_MATHS}>{printable(page)}</div>"
 
     def __repr__(self) -> str:
         return printable(super().__repr__())
@@ -96,7 +96,7 @@ def table_bundle(completion: Completion) -> dict[str, str]:
     if frame.empty:
         text = "there are no tokens to list: ask with logprobs=5 (--logprobs 5 in a cell)"
         return {"text/html": whole(pre(escaped(text))), "text/plain": text}
-    return {"text/html": to_html(frame), "text/plain": to_text(frame)}
+    return {"text/html": to_html(frame), "text/plain": to_text(frame, columns=console.columns())}
 
 
 def _table(dtypes: Mapping[str, str], parts: Sequence[Mapping[str, Column]]) -> pd.DataFrame:
@@ -206,7 +206,9 @@ def _from_columns(choice: Choice) -> dict[str, Column] | None:
     texts, own, listed = lists.tokens or (), lists.token_logprobs or (), lists.top_logprobs or ()
     if not len(texts) == len(own) == len(listed) or None in texts:
         return None
-    given = [row or {} for row in listed]
+    given = list(filter(None, listed))
+    if len(given) < len(listed):
+        given = [row or {} for row in listed]
     lengths = np.fromiter(map(len, given), "int64", len(given))
     known = np.array(own, dtype="float64")
     try:

@@ -106,7 +106,7 @@ def above_zero(logprobs: Logprobs) -> bool:
         *(row.values() for row in (logprobs.top_logprobs or ())[:FEW] if row),
         (one.get("logprob") for one in (*entries, *first)),
     )
-    return any(value > SAME_LOGPROB for value in values if value)
+    return max(chain((0.0,), filter(None, values))) > SAME_LOGPROB  # from 0.0, which NaN does not exceed
 
 
 FEW = 100

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import IPython
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -108,7 +109,9 @@ def test_the_body_is_found_where_another_magic_runs_it_as_a_cell_of_its_own(body
     cell = TypedCell(shell_like())
     cell.begin(SimpleNamespace(raw_cell=typed))
     cell.begin(SimpleNamespace(raw_cell=inner))
-    assert cleaned != f"{body}\n" and cell.prompt(line, cleaned, raw=False) == body
+    if IPython.version_info >= (8,):  # IPython 7 leaves lines of spaces alone
+        assert cleaned != f"{body}\n"
+    assert cell.prompt(line, cleaned, raw=False) == body
 
 
 def test_a_cell_that_has_ended_is_forgotten_with_those_in_it_and_no_other():

@@ -29,7 +29,7 @@ from wire import (
 from oai_nb import Client, Request, connect, errors, peer
 from oai_nb.completion import Server
 from oai_nb.deadline import Limits
-from oai_nb.local import transport, weights
+from oai_nb.local import service, transport, weights
 from oai_nb.local.service import Service
 from oai_nb.parameters import PARAMETERS
 
@@ -442,13 +442,13 @@ def loading(monkeypatch):
     """A model that waits, half loaded, with a notice; the test lets it go on."""
     go_on = threading.Event()
 
-    def load(path, notify):
+    def load(path, notify, wanted):
         notify("preparing the model once")
         assert go_on.wait(LIMIT)
         return Service(None, None, "half")
 
-    monkeypatch.setattr(transport.service, "load", load)
-    monkeypatch.setattr(transport, "_services", {})
+    monkeypatch.setattr(service, "load", load)
+    monkeypatch.setattr(transport, "_models", transport.Models())
     yield go_on
     go_on.set()
 

@@ -4,6 +4,7 @@ import re
 
 import pytest
 from IPython.core.completer import provisionalcompleter
+from shell import needs_tab
 
 from oai_nb import completer
 from oai_nb.completer import suggest
@@ -91,6 +92,7 @@ def tab(shell):
     return press
 
 
+@needs_tab
 @pytest.mark.parametrize("magic", ["%%complete", "%complete"])
 def test_tab_completes_options_and_values_in_place(tab, magic):
     assert tab(f"{magic} --tempe|") == [f"{magic} --temperature"]
@@ -99,6 +101,7 @@ def test_tab_completes_options_and_values_in_place(tab, magic):
     assert f"{magic} --temperature" in tab(f"{magic} |")
 
 
+@needs_tab
 def test_models_are_asked_for_only_where_one_may_stand(tab):
     for cell in ("%%complete |", "%%complete --te|", "%%complete --show t|", "%%complete\nOnce|", "x|"):
         tab(cell)
@@ -106,6 +109,7 @@ def test_models_are_asked_for_only_where_one_may_stand(tab):
     assert tab("%%complete --model=s|") == ["%%complete --model=smol"] and tab.asked == 1
 
 
+@needs_tab
 def test_tab_leaves_the_body_and_other_magics_alone(tab):
     assert not any("--temperature" in one for one in tab("%%complete\n%complete --te|"))
     assert not any("--temperature" in one for one in tab("%%time --te|"))
@@ -113,6 +117,7 @@ def test_tab_leaves_the_body_and_other_magics_alone(tab):
     assert tab("\n  %%complete --te|") == ["\n  %%complete --temperature"]
 
 
+@needs_tab
 def test_files_are_left_to_ipython(tab, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "prompt.txt").write_text("x")

@@ -27,7 +27,7 @@ def test_who_answered():
 def test_a_cut_text_says_what_to_do():
     answer = plain("x", reason="length", request=REQUEST)
     assert "cut at max_tokens 60 (length): add --max-tokens 120" in as_text(answer)
-    assert "<code>--max-tokens 120</code>" in as_html(answer)
+    assert ">--max-tokens 120</code>" in as_html(answer)
     assert "max_tokens 16 " in as_text(plain("x", reason="length"))  # the contract's default
     assert "--max-tokens" not in as_text(plain("x", reason="length", request=Request("x", max_tokens=0)))
 

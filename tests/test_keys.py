@@ -43,6 +43,16 @@ def test_json_is_masked_to_its_leaves():
     assert mask.json(value) == {"error": [MASKED, {MASKED: None}], "code": 1}
 
 
+@pytest.mark.parametrize(
+    "data",
+    [KEY, f'{{"a": "x{KEY}"}}', f'"{KEY}"'.replace("k", "\\u006b").replace("C", "\\u0043")],
+)
+def test_a_known_key_is_found_in_a_text_and_in_json_however_it_is_escaped(data):
+    mask = Mask([KEY, "word", "a/key/of/slashes"])
+    assert mask.holds(data.encode()) and mask.holds(b"a\\/key\\/of\\/slashes")
+    assert not mask.holds(data[:-6].encode()) and not mask.holds(b"a word, \\u0041 and \\/")
+
+
 def test_no_key_masks_nothing():
     assert Mask([None, ""])("task-based texts stay") == "task-based texts stay"
 

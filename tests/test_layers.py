@@ -15,21 +15,24 @@ LAYERS = [
     {
         *("address", "keys", "deadline", "loop", "http", "intake", "servers", "peer", "run"),
         *("completion_stream", "client", "settings", "local"),
+        *("configuration", "entry", "ledger", "journal"),
+        *("deck", "exchange", "recorded", "recording", "replaying", "tape"),
     },
-    {"markup", "pieces", "alternatives", "footer", "strip", "tables", "table_view", "plots"},
+    {"markup", "pieces", "alternatives", "footer", "console", "strip", "tables", "table_view", "plots"}
+    | {"history_table"},
     {"live"},
     {"options", "parser", "cell", "config", "completer", "magic"},
-    {"__init__"},
+    {"__init__", "__main__"},
 ]
 # Where each library may be imported; the standard library may be anywhere.
 ROOMS = {
-    "httpx": {"client", "http", "local"},
+    "httpx": {"client", "http", "local", "recording", "replaying"},
     "numpy": {"sampling", "local", "tables"},
     "pandas": {"tables"},
     "plotly": {"plots"},
     "msgspec": {"decode"},
     "threadpoolctl": {"local"},
-    "platformdirs": {"local"},
+    "platformdirs": {"local", "journal"},
     "IPython": {"live", "cell", "completer", "magic"},
     "traitlets": {"config"},
 }

@@ -1,11 +1,15 @@
 """The drawing of a run: how often, what last, and nothing lost however often somebody presses stop."""
 
+import contextlib
+import io
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from IPython.core.displaypub import DisplayPublisher
 from IPython.utils.capture import capture_output
 from wire import DONE, Wait, event, stream, whole
@@ -14,6 +18,7 @@ from oai_nb import live
 from oai_nb.completion import Choice, Completion, Usage
 from oai_nb.errors import BrokenStreamError, ConfigurationError, Interrupted
 from oai_nb.live import LiveCell, StaticCell, Terminal, screen_of, show_run
+from oai_nb.visible import printable
 
 
 class FakeStream:
@@ -279,6 +284,17 @@ def test_a_terminal_prints_one_choice_as_it_comes_with_controls_made_visible(cap
     assert capsys.readouterr().out == "Hel␛[31mlo"
     screen.end(Completion(choices=(Choice(0, "Hel\x1b[31mlo😀", "stop"),)))
     assert capsys.readouterr().out.startswith("😀\n\n")
+
+
+@given(st.text(alphabet="a 👩\u200d👧\n\ufffd\x1b❤\ufe0f\U0001f3f4\U000e0067\U000e007f"), st.data())
+def test_a_terminal_prints_the_same_however_the_text_is_cut(text, data):
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=4)))
+    screen, out = Terminal(1), io.StringIO()
+    with contextlib.redirect_stdout(out):
+        for cut in cuts:
+            screen.grow({0: text[:cut]}, "")
+        screen.end(Completion(choices=(Choice(0, text, "stop"),)))
+    assert out.getvalue() == printable(text) + "\n\nended (stop)\n"
 
 
 def test_a_terminal_prints_several_choices_when_they_are_whole(capsys):

@@ -4,10 +4,10 @@ import os
 import signal
 import sys
 
-import IPython.core.completer
 import pytest
 from hypothesis import HealthCheck, given, settings
 from IPython.core.completer import provisionalcompleter
+from shell import HAS_TAB, needs_tab
 from test_parser import requests
 from wire import CASES, DONE, KEY, LIMIT, Forever, Stall, Wait, event, failure, logprobs, raw, stream, whole
 
@@ -16,8 +16,6 @@ from oai_nb import settings as connection
 from oai_nb.completion_stream import CompletionStream
 from oai_nb.options import help_text
 
-HAS_TAB = hasattr(IPython.core.completer, "context_matcher")  # IPython 8.6 and later
-needs_tab = pytest.mark.skipif(not HAS_TAB, reason="this IPython's matchers cannot see the cell")
 HELLO = stream(event("Hel"), event("lo", finish_reason="stop"), DONE)
 
 
@@ -287,7 +285,7 @@ def test_a_file_is_the_prompt_byte_for_byte(asked, tmp_path, monkeypatch, cell):
         ("%%complete --file .", "--file .: Is a directory"),
         ("%%complete --file ''", "--file '' names no file"),
         ("%%complete --file ~no-such-user/x", "--file ~no-such-user/x: Could not determine home directory."),
-        ("%%complete --file a\0b", "--file 'a\\x00b': embedded null byte"),
+        ("%%complete --file a\0b", "--file 'a\\x00b': a name has no NUL in it"),
         ("%%complete --file 'a\x0cb'", "--file 'a\\x0cb': No such file or directory"),
         ("%%complete --file /dev/zero", "--file /dev/zero: not a regular file"),
         ("%%complete --file pipe", "--file pipe: not a regular file"),
@@ -385,7 +383,7 @@ def test_the_cell_of_a_request_makes_an_equal_request(shell, request_):
         def stream_request(self, prompt, **parameters):
             return magic_request(prompt, **parameters)
 
-        def stream(self, request):
+        def start(self, request, notes):
             raise Asked(request)
 
     magic_request = type(request_)

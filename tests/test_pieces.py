@@ -1,5 +1,6 @@
 """Tokens laid along the text: nothing of it is lost or invented, whatever the tokens are."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made import chat, choice
@@ -29,6 +30,23 @@ def test_d14_a_count_that_does_not_match_shifts_nothing():
 def test_tokens_of_unknown_bytes_lie_before_the_next_known_one():
     lost = ["\ufffd", "\ufffd"]
     assert cut(choice(["a", *lost, " b"], text="a😀 b")) == [("a", ["a"]), ("😀", lost), (" b", [" b"])]
+
+
+@pytest.mark.parametrize(
+    "sign",
+    ["👩|\u200d|👧", "❤|\ufe0f", "👍|🏽", "🇩|🇪", "e|\u0301", "न|म|स|\u094d|त|\u0947", "می|\u200c|خواهم"],
+)
+def test_what_is_drawn_as_one_sign_is_never_torn(sign):
+    found = cut(choice(["a", *sign.split("|"), "b"]))
+    assert found[0] == ("a", ["a"]) and found[-1] == ("b", ["b"])
+    assert not any(text.startswith(JOINING) for text, _ in found)
+
+
+JOINING = ("\u200d", "\u200c", "\ufe0f", "🏽", "🇪", "\u0301", "\u094d", "\u0947")
+
+
+def test_two_flags_are_two_signs():
+    assert [text for text, _ in cut(choice(["🇩", "🇪", "🇫", "🇷"]))] == ["🇩🇪", "🇫🇷"]
 
 
 def test_text_without_tokens_is_kept():

@@ -97,6 +97,14 @@ def test_d16_nothing_in_the_json_is_not_a_number():
     assert "NaN" not in strict(figure) and [row[0] for row in figure.data[0].z] == [1, 0, 0, 0]
 
 
+def test_a_right_to_left_token_keeps_its_direction_to_itself():
+    assert label("שלום") == "\u2068שלום\u2069" and label("a") == "a"
+
+
+def test_wide_signs_take_two_lines_sooner():
+    assert label("日本語") == "日本語" and label("日本語日本語") == "日本語<br>日本語"
+
+
 def test_d18_the_chat_form_is_drawn_alike():
     top = [(12, " is", b" is", -0.5), (506, "'s", b"'s", -1.45)]
     figure = heatmap(completion(chat([(506, "'s", b"'s", -1.45, top)], "'s", asked=2)))

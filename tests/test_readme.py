@@ -6,22 +6,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import examples
 import pytest
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
-PYTHON = [block for language, block in BLOCKS if language == "python"]
-SHELL = [block.strip() for language, block in BLOCKS if language == "sh"]
+PAGE = ROOT / "README.md"
+README = PAGE.read_text(encoding="utf-8")
+SHELL = examples.commands(PAGE)
 
 
 def test_the_cells_and_lines_run_one_after_the_other(shell):
-    for block in PYTHON:
-        if "http://127.0.0.1:8000" in block:  # no such server here: only that it is one address to connect to
-            block = block.replace("http://127.0.0.1:8000/v1", "http://127.0.0.1:9/v1")
-        for cell in [block] if block.startswith("%%") else re.split(r"^$", block, flags=re.MULTILINE):
-            ran = shell.run(cell)
-            assert ran.error is None, (cell, ran.error)
+    examples.run(shell, PAGE)
     assert shell.user_ns["completion"].text == " Paris", "as the README says"
     assert len(shell.user_ns["story"].top_logprobs_table()) >= 60 * 5
 

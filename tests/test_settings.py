@@ -9,8 +9,9 @@ from wire import KEY, completion, failure, whole
 
 import oai_nb
 from oai_nb import errors, settings
+from oai_nb.configuration import Configuration, configuration
 from oai_nb.deadline import Limits
-from oai_nb.settings import Configuration, complete, configuration, connect, default_client, stream
+from oai_nb.settings import complete, connect, default_client, stream
 
 OK = whole(completion("ok", finish_reason="stop"))
 

@@ -13,12 +13,13 @@ from oai_nb import strip
 from oai_nb.completion import Completion, Note
 from oai_nb.errors import InvalidRequestError
 from oai_nb.request import Request
+from oai_nb.visible import printable
 
 TAGS = {"b", "bdi", "br", "code", "details", "div", "pre", "small", "span", "summary"}
 ATTRIBUTES = {"class", "dir", "style", "title"}
 STYLES = {  # what JupyterLab's sanitiser lets through, as far as we use it
     *("background", "border", "border-bottom", "border-radius", "cursor", "display", "flex-wrap"),
-    *("font-size", "gap", "grid-template-columns", "justify-content", "line-height", "margin"),
+    *("font-family", "font-size", "gap", "grid-template-columns", "justify-content", "line-height", "margin"),
     *("margin-bottom", "margin-top", "min-width", "opacity", "overflow-wrap", "overflow-x", "padding"),
     *("text-align", "white-space", "word-break"),
 }
@@ -117,10 +118,22 @@ def test_nothing_is_typeset_as_maths():
 # --- the text ---
 
 
-@given(st.lists(st.text(st.characters(categories=["L", "P", "N"]), max_size=5), max_size=10))
+DRAWN = st.characters(categories=["L", "P", "N"], exclude_characters="\u3164\uffa0")
+
+
+@given(st.lists(st.text(DRAWN, max_size=5), max_size=10))
 def test_the_strip_is_the_text(tokens):
     one = choice([f" {token}" for token in tokens])
     assert strip_of(one) == one.text or not one.text
+
+
+SIGNS = "a é日👩👧❤🏽🇩🇪\u200d\u200c\ufe0f\u0301\n\t\x1b\u202e\U0001f3f4\U000e0067\U000e007f\ufffdש"
+
+
+@given(st.lists(st.text(alphabet=SIGNS, max_size=4), max_size=6))
+def test_the_strip_shows_what_the_text_shows_however_tokens_cut_it(tokens):
+    one = choice(tokens)
+    assert strip_of(one) == printable(one.text) or not one.text
 
 
 def test_what_cannot_be_seen_is_shown_where_it_matters():
@@ -137,6 +150,18 @@ def test_a_position_without_alternatives_is_said_at_its_row_too():
     answer = completion(choice(["a", "b"], [None, -1.0], [None, None], asked=3))
     assert show(answer, "tokens")["text/plain"].count("came") == 1
     assert re.search("1 +b 37% +0 of 3 came", show(answer, "tokens")["text/plain"])
+
+
+def test_an_emoji_of_several_tokens_is_whole_in_the_text_and_taken_apart_below():
+    tokens = ["👩", "\u200d", "👧", " ❤", "\ufe0f"]
+    assert strip_of(choice(tokens)) == "👩\u200d👧 ❤\ufe0f"
+    assert "⟨U+200D⟩" in show(completion(choice(tokens)), "tokens")["text/html"]
+
+
+def test_half_a_character_that_no_file_can_hold_is_shown():
+    bundle = show(completion(choice(["a\ud800"])), *strip.KINDS)
+    assert bundle["text/html"].encode() and bundle["text/plain"].encode()
+    assert "a⟨U+D800⟩" in Page(bundle["text/html"]).text and "a⟨U+D800⟩" in bundle["text/plain"]
 
 
 def test_d15_a_first_token_without_logprob_has_no_colour():
@@ -198,6 +223,25 @@ def test_two_thousand_tokens_are_less_than_400_kb_and_ten_thousand_are_bounded()
     page = Page(show(completion(words(10_000)))["text/html"])
     assert len(page.titles) == strip.TITLED
     assert "9,900 more tokens: completion.top_logprobs_table()" in page.hidden
+
+
+def test_how_far_titles_and_colours_go_is_said_and_the_text_is_never_cut():
+    short, long = words(strip.TITLED), words(strip.COLORED + 100)
+    assert "on hover" not in show(completion(short))["text/html"]
+    page = Page(show(completion(long))["text/html"])
+    assert (
+        "the first 2,000 tell more on hover, the first 10,000 are coloured; completion.tokens_table()"
+        in page.text
+    )
+    assert page.text.startswith(long.text) and show(completion(long))["text/plain"].startswith(long.text)
+    assert len(show(completion(long))["text/html"].encode()) < 1_100_000
+
+
+def test_twenty_long_choices_share_the_colours():
+    many = [replace(words(600, seed=i), index=i) for i in range(20)]
+    html = show(completion(*many))["text/html"]
+    assert "Tokens of a choice: the first 100 tell more on hover, the first 500 are coloured" in html
+    assert html.count("title=") == strip.TITLED and len(html.encode()) < 1_300_000
 
 
 def test_the_same_answer_is_drawn_the_same():

@@ -12,6 +12,8 @@ from made import ODD, chat, choice, completion, plain, words
 from oai_nb import tables
 from oai_nb.completion import Choice, Completion
 from oai_nb.decode import Logprobs
+from oai_nb.table_view import to_text
+from oai_nb.visible import width
 
 TOKENS = {
     "choice": "int64",
@@ -188,3 +190,16 @@ def test_what_is_unknown_is_empty_and_what_is_a_bound_says_so():
 
 def test_several_choices_have_a_column():
     assert "choice" in tables.to_text(FULL.tokens_table()) and "choice" in tables.to_html(FULL.tokens_table())
+
+
+def test_a_frame_shows_what_would_act_on_the_page_and_what_no_file_can_hold():
+    page = tables.tokens_table(completion(choice(["\u202eb", "\x1b[1m", "\ud800"])))._repr_html_()
+    assert "⟨U+202E⟩b" in page and "␛[1m" in page and "⟨U+D800⟩" in page and page.encode()
+
+
+def test_a_narrow_terminal_gets_as_much_of_the_table_as_fits():
+    answer = completion(choice([" a", "日本語", "x" * 100]))
+    for columns in (120, 60, 40):
+        lines = to_text(tables.tokens_table(answer), columns=columns).split("\n")
+        assert max(map(width, lines)) <= columns and len(lines) == 4 and "␣a" in lines[1] and "…" in lines[3]
+    assert "x" * 100 in to_text(tables.tokens_table(answer))

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oai_nb.visible import half_character, one_line, printable, visible
+from oai_nb.visible import cut, half_character, one_line, padded, printable, visible, width
 
+SCOTLAND = "\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f"
 ODD = [" the", "the", "\n", "\\n", "", "\t", "<b>x</b>", "<script>alert(1)</script>", "&lt;", "\u00a0"]
 
 
@@ -24,6 +25,8 @@ def test_ten_odd_tokens_are_all_distinct():
         ("\u202e", "⟨U+202E⟩"),
         ("é🙂שלום", "é🙂שלום"),
         ("⏎", "⟨U+23CE⟩"),
+        ("\u3164", "⟨U+3164⟩"),
+        ("❤\ufe0f", "❤⟨U+FE0F⟩"),
         ("bytes:\\xf0\\x9f", "\\xf0\\x9f"),
     ],
 )
@@ -74,6 +77,11 @@ def test_what_is_shown_is_printable(text):
         ("a\u2028b\x85", "a⟨U+2028⟩b⟨U+0085⟩"),
         ("👩\u200d👧 می\u200cخواهم", "👩\u200d👧 می\u200cخواهم"),
         ("a\u200db \u200d", "a⟨U+200D⟩b ⟨U+200D⟩"),
+        ("❤\ufe0f 1\ufe0f\u20e3 👍🏽", "❤\ufe0f 1\ufe0f\u20e3 👍🏽"),
+        ("a\ufe0f\ufe01 \ufe0f", "a\ufe0f⟨U+FE01⟩ ⟨U+FE0F⟩"),
+        ("\U0001f3f4" + SCOTLAND, "\U0001f3f4" + SCOTLAND),
+        ("é" + SCOTLAND[:1], "é⟨U+E0067⟩"),
+        ("é\u3164\ud800", "é⟨U+3164⟩⟨U+D800⟩"),
     ],
 )
 def test_running_text_keeps_what_is_drawn_and_shows_what_would_act(text, shown):
@@ -83,3 +91,26 @@ def test_running_text_keeps_what_is_drawn_and_shows_what_would_act(text, shown):
 @given(st.text())
 def test_printable_text_is_printable_again(text):
     assert printable(printable(text)) == printable(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"), [("abc", 3), ("日本語", 6), ("e\u0301", 1), ("👍", 2), ("⏎␣▸★", 4), ("", 0)]
+)
+def test_width_counts_the_columns_of_a_terminal(text, columns):
+    assert width(text) == columns
+    assert padded(text, 8) == text + " " * (8 - columns)
+    assert padded(text, 8, right=True) == " " * (8 - columns) + text
+
+
+def test_a_cut_text_fits_and_says_so():
+    assert cut("abcdef", 6) == "abcdef" and cut("abcdefg", 6) == "abcde…"
+    assert (
+        cut("日本語", 6) == "日本語"
+        and cut("日本語文", 6) == "日本…"
+        and cut("e\u0301e\u0301e", 2) == "e\u0301…"
+    )
+
+
+@given(st.text(), st.integers(1, 20))
+def test_a_cut_text_is_never_wider_than_asked(text, columns):
+    assert width(cut(text, columns)) <= columns

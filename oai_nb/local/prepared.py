@@ -27,6 +27,8 @@ _VERSION = 1
 _HEADER = 65_536
 _START = struct.Struct("<8sQ")
 _ALIGNMENT = 64
+_FAULTS = (OSError, ValueError, LookupError, TypeError, AttributeError, struct.error)
+"""What reading may raise where a file is not as it was written."""
 
 
 @dataclass(frozen=True)
@@ -73,17 +75,29 @@ def _sum(data: NDArray[Any]) -> int:
 
 def read(path: Path) -> tuple[Source, dict[str, Array]] | None:
     """Map a written file, read-only; return None where it is absent, of another version, cut or damaged."""
-    try:
-        with path.open("rb") as file:
-            magic, length = _START.unpack(file.read(_START.size))
-            header = json.loads(file.read(min(length, _HEADER))) if magic == _MAGIC else {}
-        if header.get("version") != _VERSION or path.stat().st_size != header["size"]:
-            return None
+    with suppress(*_FAULTS):
+        header = _read_header(path)
         data = np.asarray(np.memmap(path, np.uint8, "r"))
         matrices = {entry["name"]: _matrix(data, entry) for entry in header["table"]}
         return Source(**header["source"]), matrices
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, struct.error):
-        return None
+    return None
+
+
+def source(path: Path) -> Source | None:
+    """Return what a written file was made from, by its header alone; or None, as `read` does."""
+    with suppress(*_FAULTS):
+        return Source(**_read_header(path)["source"])
+    return None
+
+
+def _read_header(path: Path) -> dict[str, Any]:
+    """Raise one of `_FAULTS` where there is none that fits the file."""
+    with path.open("rb") as file:
+        magic, length = _START.unpack(file.read(_START.size))
+        header: dict[str, Any] = json.loads(file.read(min(length, _HEADER))) if magic == _MAGIC else {}
+    if header["version"] != _VERSION or path.stat().st_size != header["size"]:
+        raise ValueError("of another version, or cut")
+    return header
 
 
 def _matrix(data: NDArray[np.uint8], entry: dict[str, Any]) -> Array:

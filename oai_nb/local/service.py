@@ -24,7 +24,7 @@ from typing import Any
 from oai_nb.local import answers, asked, layout, weights
 from oai_nb.local.answers import Object
 from oai_nb.local.asked import ApiError
-from oai_nb.local.fetch import Notify
+from oai_nb.local.fetch import Notify, Wanted, running
 from oai_nb.local.generation import Generation
 from oai_nb.local.gguf import GGUF
 from oai_nb.local.model import Model
@@ -84,14 +84,15 @@ class Service:
         yield [answers.whole(generation, self.name, self.tokenizer.display)]
 
 
-def load(path: Path | None = None, notify: Notify = weights.say) -> Service:
+def load(path: Path | None = None, notify: Notify = weights.say, wanted: Wanted = running) -> Service:
     """Return the API over a model's file, or over the embedded one, fetched and prepared as needed.
 
-    Raises WeightsError, ConfigurationError.
+    It is given up when it is not `wanted` any more. Raises WeightsError, ConfigurationError.
     """
-    found = path or weights.locate(notify)
-    with GGUF(found) as file:
-        metadata = file.metadata
-    config, tokenizer = layout.config(metadata), Tokenizer(metadata)
-    model = Model(config, weights.matrices(found, notify))
+    found = path or weights.locate(notify, wanted)
+    with weights.naming(found):
+        with GGUF(found) as file:
+            metadata = file.metadata
+        config, tokenizer = layout.config(metadata), Tokenizer(metadata)
+        model = Model(config, weights.matrices(found, notify, wanted))
     return Service(model, tokenizer, found.stem.lower().replace(".", "-"))

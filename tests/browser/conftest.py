@@ -1,4 +1,4 @@
-"""Fixtures for tests in a browser: `lab`, `notebook7`, and `front_end`, which is both in turn.
+"""Fixtures for tests in a browser: `lab`, `notebook7`, `front_end`, which is both in turn, and `export`.
 
 Without an installed Chromium these tests are skipped, loudly; with OAI_NB_BROWSER=1 they fail instead. They
 come last: while Playwright lives, its event loop is the main thread's, and `asyncio.run` of other tests would
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from browser.lab import FrontEnd, Jupyter, chromium, launch
+from nbconvert import HTMLExporter
 from playwright.sync_api import Error
 
 HERE = Path(__file__).parent
@@ -104,3 +105,23 @@ def notebook7(request, browser, notebook_server):
 def front_end(request):
     """Both, one after the other."""
     return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def export(browser, tmp_path):
+    """Export notebooks, and open each with no network; a page's `asked` are the addresses that it wanted."""
+    contexts = []
+
+    def export(notebook):
+        path = tmp_path / f"{len(contexts)}.html"
+        path.write_text(HTMLExporter().from_notebook_node(notebook)[0], "utf-8")
+        contexts.append(browser.new_context(offline=True, viewport={"width": 1000, "height": 900}))
+        page, asked = contexts[-1].new_page(), []
+        contexts[-1].on("request", lambda request: asked.append(request.url))
+        page.goto(path.as_uri(), wait_until="domcontentloaded")
+        page.asked = {url for url in asked if not url.startswith(("file:", "data:"))}
+        return page
+
+    yield export
+    for context in contexts:
+        context.close()

@@ -1,8 +1,10 @@
-"""The quickstart as a newcomer meets it: in a real JupyterLab, with the embedded model."""
+"""The quickstart as a newcomer meets it: in a real JupyterLab, with the embedded model, and saved."""
 
 from pathlib import Path
 
+import nbformat
 import pytest
+from browser.lab import screenshots
 
 QUICKSTART = Path(__file__).parents[2] / "notebooks" / "01_quickstart.ipynb"
 
@@ -18,7 +20,7 @@ def quickstart(front_end):
     return front_end.open_file(QUICKSTART)
 
 
-def test_the_quickstart_gives_a_story_a_table_and_a_heatmap_and_nothing_from_outside(quickstart):
+def test_the_quickstart_gives_a_story_a_table_and_a_heatmap_and_nothing_from_outside(quickstart, export):
     page = quickstart
     page.run_all()
     story, three = cell_with(page, "--out story"), cell_with(page, "--out three")
@@ -35,18 +37,34 @@ def test_the_quickstart_gives_a_story_a_table_and_a_heatmap_and_nothing_from_out
         page.theme(theme)
         for what, i in (("story", story), ("three", three), ("table", table), ("heatmap", heatmap)):
             page.screenshot(f"quickstart-{name}-{theme}-{what}", cell=i)
-    page.resize(620, 1000)
+    page.resize(400, 1000)
     page.screenshot(f"quickstart-{name}-narrow", cell=three)
+    page.save()
+    for trusted in (True, False):
+        page = page.reopen(trusted=trusted)
+        assert_it_reads_well_without_running(page, story, three, table, heatmap)
+    page.screenshot(f"saved-{name}-story", cell=story)
+    assert_its_export_reads_well(nbformat.read(page.path, 4), export)
 
 
-def test_the_saved_quickstart_reads_well_without_running(front_end):
-    page = front_end.open_file(QUICKSTART)
-    story, three = cell_with(page, "--out story"), cell_with(page, "--out three")
-    again = page.reopen(trusted=False)
-    assert "tokens/s" in again.text(story) and again.text(three).count("perplexity") == 3
-    assert again.output(story).locator("span[title]").count() > 30, "the alternatives survive the sanitiser"
-    again.screenshot(f"saved-{front_end.server.app}-story", cell=story)
-    assert again.foreign == []
+def assert_it_reads_well_without_running(page, story, three, table, heatmap):
+    assert "tokens/s" in page.text(story) and page.text(three).count("perplexity") == 3
+    assert page.output(story).locator("span[title]").count() > 30, "the alternatives survive the sanitiser"
+    page.output(story).locator("summary").press("Enter")
+    assert "▸" in page.text(story)
+    assert page.output(table).locator("table").count() == 1
+    page.output(heatmap).locator(".heatmaplayer, img[src^='data:image/png']").first.wait_for()
+    assert page.foreign == [] and page.errors == []
+
+
+def assert_its_export_reads_well(notebook, export):
+    """What the page asks for is the template's, and an empty notebook's page asks for the same."""
+    page = export(notebook)
+    assert page.asked == export(nbformat.v4.new_notebook()).asked
+    text = page.locator("body").inner_text()
+    assert "tokens/s" in text and text.count("per token") == 3 and "Error displaying" not in text
+    assert "Likeliest tokens at each position" in text, "the figure, as text"
+    page.screenshot(path=screenshots() / "quickstart-exported.png", full_page=True)
 
 
 LOAD = "%load_ext oai_nb\nimport oai_nb\noai_nb.connect('local')"

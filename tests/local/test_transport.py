@@ -14,7 +14,7 @@ import pytest
 from local import tiny
 
 from oai_nb.errors import ConfigurationError, WeightsError
-from oai_nb.local import threads, transport
+from oai_nb.local import loading, threads, transport
 from oai_nb.local.model import CHUNK, Model
 from oai_nb.local.transport import LocalTransport
 
@@ -329,7 +329,7 @@ def test_a_model_that_cannot_be_loaded_is_our_own_error(tmp_path, monkeypatch):
     with pytest.raises(WeightsError, match="cannot be read"):
         ask(LocalTransport(tmp_path / "absent.gguf"), "POST", "/v1/completions", json=BODY)
     monkeypatch.setenv("OAI_NB_MODEL", "/nowhere.gguf")
-    monkeypatch.setattr(transport, "_services", {})
+    monkeypatch.setattr(transport, "_models", loading.Models())
     with pytest.raises(WeightsError, match="OAI_NB_MODEL"):
         ask(LocalTransport(), "GET", "/v1/models")
 
@@ -439,7 +439,7 @@ print("leaving")
 """,
         small,
     )
-    assert output.splitlines()[-1] == "leaving"
+    assert output.split()[-1] == "leaving"
     pid = (tmp_path / "pid").read_text().strip()
     state = subprocess.run(["ps", "-o", "stat=", "-p", pid], capture_output=True, text=True).stdout
     assert state[:1] in ("", "Z")  # gone, or dead and not yet buried by init

