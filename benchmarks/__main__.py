@@ -44,6 +44,8 @@ def main() -> None:
     options.add_argument("--write", action="store_true", help=f"put the table into docs/{PAGE.name}")
     options.add_argument("--here", choices=ALL, help=argparse.SUPPRESS)
     chosen = options.parse_args()
+    if chosen.write and chosen.only:
+        options.error("--write replaces the whole table: not together with --only")
     if chosen.here:
         tell(chosen.here, chosen.rounds)
     else:

@@ -171,10 +171,3 @@ def _rate(kernel: Kernel) -> float:
 def _told(kernel: Kernel) -> float:
     """Return the rate that the kernel has measured last, as soon as it has."""
     return float(kernel.printed("print(rate)"))
-
-
-if __name__ == "__main__":
-    from benchmarks.measure import table
-
-    for row in rows(5):
-        print(table([row]).splitlines()[-1], flush=True)

@@ -34,7 +34,7 @@ print(now() - begun)
 
 
 def rows(rounds: int) -> Iterator[Row]:
-    """Yield the median seconds."""
+    """Yield the median seconds of both."""
     taken = {OURS: [], PEER: []}
     for count in range(rounds + 1):
         for code, seconds in taken.items():
@@ -55,6 +55,5 @@ def rows(rounds: int) -> Iterator[Row]:
 def _seconds(code: str) -> float:
     root = Path(__file__).parents[1]
     command = [sys.executable, "-c", code]
-    # llama.cpp prints while it ends; the figure is on the first line that is one
     ran = subprocess.run(command, capture_output=True, text=True, check=True, cwd=root)
     return float(ran.stdout.split()[-1])

@@ -37,7 +37,7 @@ RETRY = failure(503, "busy", retry_after=30)
 
 
 def rows(rounds: int) -> Iterator[Row]:
-    """Yield the slowest phase, and what each took in the median."""
+    """Yield the median of each phase."""
     took = {"connecting": _repeated(_connecting, rounds)}
     peers = {}
     with Wire() as wire:

@@ -1,5 +1,6 @@
-"""Write the pages that are made from the code: `uv run python docs/make.py`."""
+"""Write the pages that are made from the code: `uv run python docs/make.py [FOLDER]`."""
 
+import sys
 from pathlib import Path
 
 import kinds
@@ -15,4 +16,4 @@ def write(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    write(Path(__file__).parent)
+    write(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent)

@@ -10,7 +10,7 @@ from oai_nb.errors import ConfigurationError, OaiNbError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return 0, or 1 after one line on stderr that says what is wrong."""
+    """Run a command; return 0, or after one line on stderr 1 for what is wrong and 130 for an interrupt."""
     options = _parser().parse_args(arguments)
     try:
         options.run()

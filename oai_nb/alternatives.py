@@ -68,7 +68,7 @@ def lines(choice: Choice, limit: int, columns: int | None = None) -> list[str]:
         if columns is None or max(map(width, found)) <= columns:
             break
     less = ranks < min(RANKS, max((len(ranked(token)) for token in choice.tokens[:limit]), default=0))
-    narrow = f"for more than {ranks} alternatives, a wider terminal or completion.top_logprobs_table()"
+    narrow = f"for more than {ranks} alternatives, a wider terminal or top_logprobs_table()"
     return [*found, *([narrow] if less else []), *_more(choice, limit)]
 
 
@@ -78,7 +78,7 @@ _SIZES = [(RANKS, WIDEST), *((ranks, WIDEST // 2) for ranks in range(RANKS, 0, -
 
 def _more(choice: Choice, limit: int) -> list[str]:
     rest = len(choice.tokens) - limit
-    return [f"{rest:,} more tokens: completion.top_logprobs_table()"] if rest > 0 else []
+    return [f"{rest:,} more tokens: top_logprobs_table() of this completion"] if rest > 0 else []
 
 
 def _rows(choice: Choice, limit: int, ranks: int = RANKS, widest: int = WIDEST) -> Iterator[list[_Cell]]:

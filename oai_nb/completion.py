@@ -206,27 +206,29 @@ class Completion:
     def to_json(self) -> str:
         """Return our whole record: the answer, and what was asked, sent, measured and noted."""
         answer = self.to_dict() | {"choices": [_recorded(choice) for choice in self.choices]}
-        record = self.head() | {"answer": answer}
+        record = circumstances(self) | {"answer": answer}
         return json.dumps(record, ensure_ascii=False, allow_nan=False)
-
-    def head(self) -> dict[str, Any]:
-        """Return our record without the answer."""
-        return {
-            "oai_nb": RECORD,
-            "request": None if self.request is None else self.request.body(),
-            "extra": None if self.request is None else sorted(self.request.extra),
-            "sent": None if self.sent is None else dict(self.sent),
-            "server": None if self.server is None else asdict(self.server),
-            "timing": None if self.timing is None else asdict(self.timing),
-            "fidelity": [asdict(note) for note in self.fidelity],
-            "incomplete": self.incomplete,
-        }
 
     @staticmethod
     def from_json(text: str | bytes) -> Completion:
         """Return the completion in our record or in any server's answer. Raises BrokenStreamError."""
         completion: Completion = _late("from_json", text)
         return completion
+
+
+def circumstances(completion: Completion) -> dict[str, Any]:
+    """Return our record without the answer: what was asked, sent, measured and noted."""
+    request, server, timing = completion.request, completion.server, completion.timing
+    return {
+        "oai_nb": RECORD,
+        "request": None if request is None else request.body(),
+        "extra": None if request is None else sorted(request.extra),
+        "sent": None if completion.sent is None else dict(completion.sent),
+        "server": None if server is None else asdict(server),
+        "timing": None if timing is None else asdict(timing),
+        "fidelity": [asdict(note) for note in completion.fidelity],
+        "incomplete": completion.incomplete,
+    }
 
 
 def _recorded(choice: Choice) -> dict[str, Any]:

@@ -5,12 +5,13 @@ Knows neither HTTP nor what files hold. While there is nothing, a request pays o
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     import httpx
@@ -23,13 +24,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Asked:
-    """One request as it goes out, and who sends it; `content` is the bytes of its JSON."""
+    """One request as it goes out, and who sends it; `content` is the bytes of its JSON.
+
+    `server`, `ask` and `body` are what a file holds of it: no key is in them.
+    """
 
     http: Http
     method: str
     url: str
     content: bytes | None
     deadline: Deadline
+
+    @property
+    def server(self) -> str:
+        """Give the address of the server."""
+        return self.http.mask.covered(self.http.address.base)
+
+    @property
+    def ask(self) -> str:
+        """Give the method, and the path below the server."""
+        return f"{self.method} {self.http.mask.covered(self.url.removeprefix(self.http.address.root))}"
+
+    @property
+    def body(self) -> Any:
+        """Give the JSON. Raises ValueError where a key looks like JSON, which is garbled without it."""
+        return None if self.content is None else json.loads(self.http.mask.covered(self.content.decode()))
 
 
 Send = Callable[[], "AbstractAsyncContextManager[httpx.Response]"]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from oai_nb.completion import Completion, Note, Usage
+from oai_nb.completion import Completion, Note, Usage, circumstances
 from oai_nb.fold import from_record, mended
 from oai_nb.keys import MASKED, Mask
 
@@ -27,7 +27,7 @@ BARE = Note("changed", "only the texts of this answer were kept")
 
 
 class Entry(NamedTuple):
-    """One row. `record` is the JSON of all but the answer (`Completion.head`), `events` the answer's."""
+    """One row. `record` is the JSON of all but the answer (its `circumstances`), `events` the answer's."""
 
     started: float
     model: str
@@ -67,7 +67,7 @@ def _entry(completion: Completion, packed: bytes) -> Entry:
         finish_reason=None if first is None else first.finish_reason,
         prompt_tokens=usage.prompt_tokens or None,
         completion_tokens=usage.completion_tokens or None,
-        record=json.dumps(completion.head()),
+        record=json.dumps(circumstances(completion)),
         events=packed,
     )
 
@@ -76,12 +76,14 @@ def _entry(completion: Completion, packed: bytes) -> Entry:
 
 
 def _may_show_a_key(completion: Completion, blob: bytes, mask: Mask) -> bool:
-    return mask.holds(blob) or mask.holds(json.dumps([completion.head(), completion.texts]).encode())
+    return mask.holds(blob) or mask.holds(
+        json.dumps([circumstances(completion), *_texts(completion)]).encode()
+    )
 
 
 def _masked(completion: Completion, events: Sequence[bytes], mask: Mask) -> tuple[Completion, bytes]:
     """Return both without keys; without logprobs too where a key came in pieces, of which they are made."""
-    record = json.loads(mask.covered(json.dumps(completion.head())))
+    record = json.loads(mask.covered(json.dumps(circumstances(completion))))
     covered = [mask.covered(event.decode("utf-8", "replace")).encode() for event in events]
     told = _noted(from_record(record, covered), HIDDEN)
     in_pieces = spelled(told, mask)
@@ -90,8 +92,16 @@ def _masked(completion: Completion, events: Sequence[bytes], mask: Mask) -> tupl
 
 def spelled(completion: Completion, mask: Mask) -> bool:
     """Tell whether a key stands in the texts, or in the tokens put together."""
-    tokens = ("".join(one.logprobs.tokens or ()) for one in completion.choices if one.logprobs is not None)
-    return any(mask.spans(text) for text in (*completion.texts, *tokens))
+    return any(map(mask.spans, _texts(completion)))
+
+
+def _texts(completion: Completion) -> list[str]:
+    """Return the texts, and the tokens of each choice put together, which may be others."""
+    logprobs = [one.logprobs for one in completion.choices if one.logprobs is not None]
+    tokens = [
+        (*(one.tokens or ()), *(entry.get("token") or "" for entry in one.content or ())) for one in logprobs
+    ]
+    return [*completion.texts, *map("".join, tokens)]
 
 
 def bare(completion: Completion, mask: Mask) -> tuple[Completion, bytes]:

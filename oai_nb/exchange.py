@@ -67,6 +67,11 @@ class Exchange:
         return "".join(text for _, text in self.pieces)
 
     @property
+    def asked_at(self) -> float:
+        """Give when it was asked, in seconds since 1970."""
+        return datetime.fromisoformat(self.at).timestamp()
+
+    @property
     def date(self) -> str:
         """Give the day of the recording, where it was made."""
         return self.at.partition("T")[0]
@@ -100,7 +105,7 @@ def read(path: Path) -> tuple[list[Exchange], list[str]]:
             continue
         try:
             exchanges.append(_exchange(value))
-        except (KeyError, TypeError, ValueError):
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
             last = number == len(rest) + 1
             why = "was cut short when it was written" if last else "is damaged"
             complaints.append(f"{path.name}: line {number} {why}, and is left out")
@@ -126,14 +131,14 @@ def _object(text: bytes) -> dict[str, Any]:
 
 
 def _exchange(value: Mapping[str, Any]) -> Exchange:
-    """Return the exchange that a line holds. Raises KeyError, TypeError or ValueError."""
+    """Return the exchange that a line holds. Raises KeyError, TypeError, ValueError or OverflowError."""
     known = {item.name: value[item.name] for item in fields(Exchange)}
-    datetime.fromisoformat(known["at"])
+    datetime.fromisoformat(known["at"]).timestamp()  # the year 1 has none
     known["pieces"] = tuple((float(at), str(text)) for at, text in known["pieces"])
     if known["error"] is not None:
         name, why = known["error"]
         known["error"] = (str(name), str(why))
-    texts = all(isinstance(known[name], str) for name in ("take", "server", "ask", "ended"))
-    if not (texts and isinstance(known["status"], int | None) and isinstance(known["headers"], dict)):
+    texts = [*known["headers"].values(), *(known[name] for name in ("take", "server", "ask", "ended"))]
+    if not (all(isinstance(text, str) for text in texts) and isinstance(known["status"], int | None)):
         raise TypeError
     return Exchange(**known | {"seconds": float(known["seconds"])})

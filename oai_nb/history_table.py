@@ -6,14 +6,16 @@ once. `oai_nb.recall` gives one of them back whole.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from oai_nb import journal
+from oai_nb.errors import ConfigurationError
+from oai_nb.frame import DataFrame
 from oai_nb.parameters import PARAMETERS
-from oai_nb.tables import DataFrame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,12 +57,20 @@ def history() -> pd.DataFrame:
     as it was set (<NA>, NaN or None where it was not), and in `extra` what went beyond the API. Raises
     ConfigurationError where the file cannot be read.
     """
-    rows = [_row(run, entry) for run, entry in journal.lines()]
+    rows = list(itertools.starmap(_row, journal.lines()))
     columns = {name: [row.get(name) for row in rows] for name in COLUMNS}
     return DataFrame(columns, dtype=object).astype(COLUMNS)
 
 
 def _row(run: int, entry: Entry) -> dict[str, Any]:
+    try:
+        return _read(run, entry)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        message = f"run {run} cannot be read: {type(error).__name__}: forget({run}) deletes it"
+        raise ConfigurationError(message) from None
+
+
+def _read(run: int, entry: Entry) -> dict[str, Any]:
     record = json.loads(entry.record)
     asked, timing, server = (record[name] or {} for name in ("request", "timing", "server"))
     return asked | {

@@ -35,6 +35,7 @@ from oai_nb.errors import (
     ServerError,
 )
 from oai_nb.keys import Mask
+from oai_nb.told import told
 
 T = TypeVar("T")
 
@@ -111,8 +112,9 @@ class Http:
             return self._client().stream(method, url, content=content, headers=headers, extensions=sending)
 
         def answer() -> AbstractAsyncContextManager[httpx.Response]:
+            through = deck.current  # which another thread may change
             asked = deck.Asked(self, method, url, content, deadline)
-            return send() if deck.current is None else deck.current.through(asked, send)
+            return send() if through is None else through.through(asked, send)
 
         try:
             async with opening, answer() as response:
@@ -175,12 +177,12 @@ class Http:
         return TryAgain(error, after)
 
     def _advice(self, error: ServerError, response: httpx.Response) -> str:
-        if "replayed" in response.extensions:
-            return f"; {response.extensions['replayed'].note}"
+        if (of_it := told(response.extensions)) is not None:
+            return f"; {of_it.note}"
         if isinstance(error, AuthenticationError):
             given = "authorization" in self._headers
             return "; check the key" if given else "; no key was sent: give api_key=..."
-        if isinstance(error, NotFoundError):
+        if isinstance(error, NotFoundError) and not self.address.is_local:
             return f" (asked at {response.url})"
         if response.has_redirect_location:
             return f"; it has moved to {response.headers['location'].partition('?')[0]}"

@@ -12,11 +12,13 @@ import operator
 import os
 import sys
 import threading
+import weakref
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from oai_nb.checks import shown
 from oai_nb.configuration import configuration
@@ -31,14 +33,21 @@ if TYPE_CHECKING:
 
 HISTORY, OFF = "OAI_NB_HISTORY", "off"
 THREAD = "oai-nb-journal"
+_OFF = (OFF, "0", "no", "false")
+_NUMBERS = 2**63  # SQLite counts no further
 PATIENCE = 5.0
 """Seconds that a reader, or the end of the interpreter, waits for what is still being written."""
+
+
+def watch(run: Run) -> None:
+    """End a run when the interpreter ends, so that what has come of it is kept."""
+    _under_way.add(run)
 
 
 def keep(run: Run) -> None:
     """Write down a run that has ended, soon; nothing where the history is switched off. Never raises."""
     named = os.environ.get(HISTORY, "")
-    on = named.lower() != OFF if configuration.history is None else configuration.history
+    on = not _is_off(named) if configuration.history is None else configuration.history
     if on:
         _writer.add(run, named)
 
@@ -72,13 +81,13 @@ def recall(run: int) -> Completion:
         raise ConfigurationError(f"run {number} cannot be read: {error}") from None
 
 
-def forget(run: int | None = None) -> int:
-    """Delete one run from the history, or all of them, for good; return how many that were.
+def forget(run: int | Literal["all"]) -> int:
+    """Delete one run from the history, or ``"all"`` of them, for good; return how many that were.
 
-    Raises InvalidRequestError for what is no number, and ConfigurationError where the history cannot be
+    Raises InvalidRequestError for what is neither, and ConfigurationError where the history cannot be
     changed.
     """
-    number = None if run is None else _number(run)
+    number = None if run == "all" else _number(run)
     with _file() as ledger:
         return ledger.forget(number)
 
@@ -97,11 +106,12 @@ def flush(patience: float = PATIENCE) -> bool:
 
 
 def _number(run: object) -> int:
-    try:
-        return operator.index(run)  # type: ignore[arg-type]
-    except TypeError:
-        message = f"run={shown(run)} is not the number of a run: history() lists them"
-        raise InvalidRequestError(message, parameter="run", value=run) from None
+    with suppress(TypeError):
+        number = operator.index(run)  # type: ignore[arg-type]
+        if 0 < number < _NUMBERS and not isinstance(run, bool):
+            return number
+    message = f"run={shown(run)} is not the number of a run: history() lists them, forget('all') deletes all"
+    raise InvalidRequestError(message, parameter="run", value=run)
 
 
 # --- the file ---
@@ -109,12 +119,17 @@ def _number(run: object) -> int:
 _alone = threading.RLock()  # held around whatever touches the file
 
 
+def _is_off(named: str) -> bool:
+    return named.strip().lower() in _OFF
+
+
+@cache  # so that it stays where it is when the kernel changes its folder
 def _place(named: str) -> Path:
     """Return the file that the environment names, or the one in the user's data folder."""
-    if named and named.lower() != OFF:
+    if named and not _is_off(named):
         with suppress(RuntimeError):  # there is no such user
-            return Path(named).expanduser()
-        return Path(named)
+            return Path(named).expanduser().absolute()
+        return Path(named).absolute()
     folder: Path = load("platformdirs").user_data_path("oai_nb", appauthor=False)
     name: str = load("oai_nb.ledger").NAME
     return folder / name
@@ -148,14 +163,21 @@ class _Writer:
         self._started = False
 
     def add(self, run: Run, named: str) -> None:
-        with self._changed, suppress(RuntimeError):  # no thread begins while the interpreter ends
-            if not self._started:
-                if sys.is_finalizing():  # where Python 3.11 would wait for the thread for ever
-                    return
+        with self._changed:
+            if self._is_started():
+                self._waiting.append((run, named))
+                self._changed.notify_all()
+                return
+        if not sys.is_finalizing():
+            _write([(run, named)])
+
+    def _is_started(self) -> bool:
+        """Start the thread, if it is not; tell whether it runs. None begins while the interpreter ends."""
+        if not self._started and not sys.is_finalizing():  # when Python 3.11 would wait for it for ever
+            with suppress(RuntimeError):
                 threading.Thread(target=self._write_forever, name=THREAD, daemon=True).start()
                 self._started = True
-            self._waiting.append((run, named))
-            self._changed.notify_all()
+        return self._started
 
     def wait(self, patience: float) -> bool:
         with self._changed:
@@ -207,6 +229,7 @@ def _write_into(named: str, entries: list[Entry]) -> None:
 
 
 _writer = _Writer()
+_under_way: weakref.WeakSet[Run] = weakref.WeakSet()
 _untold: list[str] = []
 _noted: set[str] = set()
 
@@ -219,6 +242,8 @@ def _note(line: str) -> None:
 
 
 def _end() -> None:
+    for run in tuple(_under_way):
+        run.stop("the program ended")
     flush()
     tell()
 
@@ -227,6 +252,7 @@ def _begin_anew() -> None:
     """Leave the parent's runs to the parent, whose thread and locks do not live in the child."""
     global _alone, _writer
     _alone, _writer = threading.RLock(), _Writer()
+    _under_way.clear()
 
 
 def _hold() -> None:

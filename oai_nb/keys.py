@@ -5,19 +5,34 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NoReturn
 from urllib.parse import quote
 
 MASKED = "[key]"
 
+
+def _begins(word: str) -> str:
+    """Return the pattern of how a word begins, of any case, in JSON behind an escape too.
+
+    It looks back only where it has found the word, which is five times as fast.
+    """
+    behind = (rf"(?<=\\[bfnrt].{{{len(word)}}})", rf"(?<=\\u[0-9a-fA-F]{{4}}.{{{len(word)}}})")
+    return rf"(?i:{word})(?:(?<!\w.{{{len(word)}}})|{'|'.join(behind)})"
+
+
 # Long enough that no host's name is taken for one: keys have 30 characters and more.
 _LOOKS_LIKE_A_KEY = re.compile(
     r"\b(?:sk|xai|nvapi)-[\w-]{20,}|\b(?:hf|gsk|r8)_\w{16,}|^[\w-]{32,}$", re.ASCII
 )
-_ALWAYS = re.compile(r"(\bBearer\s+)[^\s\"',}]+|\bsk-[\w-]{12,}", re.IGNORECASE | re.ASCII)
-_IN_ANSWERS = r"\b(?i:Bearer)\s+(?P<key>(?=[^\s\"]*\d)[\w.~+/=-]{20,})|\b(?i:sk)-(?=[\w-]*\d)[\w-]{16,}"
+_ALWAYS = re.compile(rf"({_begins('Bearer')}\s+)[^\s\"',}}]+|{_begins('sk-')}[\w-]{{12,}}", re.ASCII)
+# Where a digit is looked for has an end, or a long text of "sk-sk-sk-" would take for ever.
+_IN_ANSWERS = (
+    rf"{_begins('Bearer')}\s+(?P<key>(?=[^\s\"]{{,64}}\d)[\w.~+/=-]{{20,}})"
+    rf"|{_begins('sk-')}(?=[\w-]{{,64}}\d)[\w-]{{16,}}"
+)
 _BOUNDED_BELOW = 8  # a shorter key is only masked as a word of its own, else it would garble every message
 _MAY_BE_A_WORD = re.compile(r".{,7}|[A-Z]?[a-z_]{,20}", re.DOTALL)
 _ESCAPED = re.compile(rb"\\(u00[2-7][0-9a-fA-F]|/)")  # what needs no escape in JSON, and has one
@@ -122,10 +137,23 @@ class Mask:
 
     def covered(self, text: str) -> str:
         """Return a prompt, an answer, or the JSON of one, with the keys in it replaced: see `spans`."""
-        kept, at = "", 0
-        for first, last in self.spans(text):
-            kept, at = kept + text[at:first] + MASKED, last
-        return kept + text[at:]
+        return self.covered_parts([text])[0]
+
+    def covered_parts(self, parts: Sequence[str]) -> list[str]:
+        """Return the parts of one such text, each key replaced in the part where it begins."""
+        covered, start, spans = [], 0, deque(self.spans("".join(parts)))
+        for part in parts:
+            at, end, kept = 0, start + len(part), []
+            while spans and spans[0][0] < end:
+                first, last = spans[0]
+                kept += [part[at : max(first - start, 0)], MASKED if first >= start else ""]
+                at = min(last, end) - start
+                if last > end:  # it goes on in the next part
+                    break
+                spans.popleft()
+            covered.append("".join(kept) + part[at:])
+            start = end
+        return covered
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("what holds a key is not pickled or copied: make it anew where it is needed")

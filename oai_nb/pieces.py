@@ -45,23 +45,26 @@ def pieces(choice: Choice) -> Iterator[Piece]:
             held.append(token)
             lost += 1
             continue
-        if found > start and lost and _whole(data, found):
+        if found > start and lost and _whole(data, start, found):
             yield _piece(data[start:found], held)
             start, held = found, []
         held.append(token)
         at, lost = found + len(token.bytes or b""), 0
-        if _whole(data, at):
+        if _whole(data, start, at):
             yield _piece(data[start:at], held)
             start, held = at, []
     if held or start < len(data):
         yield _piece(data[start:], held)
 
 
-def _whole(data: bytes, at: int) -> bool:
-    """Tell whether what is drawn as one sign ends at `at`: a letter with its marks, an emoji of several."""
+def _whole(data: bytes, start: int, at: int) -> bool:
+    """Tell whether what is drawn as one sign ends at `at`: a letter with its marks, an emoji of several.
+
+    At `start` a sign begins: so the letters of flags are counted from there.
+    """
     if at >= len(data) or data[at] < 0x80:
         return True
-    return data[at] & 0xC0 != 0x80 and not _belongs(data, at)
+    return data[at] & 0xC0 != 0x80 and not _belongs(data[start:at], data[at : at + 4])
 
 
 _JOINERS = ("\u200d".encode(), "\u200c".encode())
@@ -70,10 +73,9 @@ _LETTERS_OF_FLAGS = range(0x1F1E6, 0x1F200)
 _TAGS_OF_FLAGS = range(0xE0020, 0xE0080)
 
 
-def _belongs(data: bytes, at: int) -> bool:
-    """Tell whether the character at `at` is drawn with the one before it."""
-    before = data[max(0, at - 64) : at]
-    one = data[at : at + 4].decode("utf-8", "ignore")[:1]
+def _belongs(before: bytes, after: bytes) -> bool:
+    """Tell whether the first character of `after` is drawn with the last one `before` it."""
+    one = after.decode("utf-8", "ignore")[:1]
     if not before or not one:
         return False
     if before.endswith(_JOINERS) or one in _SKINS or ord(one) in _TAGS_OF_FLAGS:

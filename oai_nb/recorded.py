@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from typing import Any
 
 from oai_nb import servers
@@ -65,7 +64,7 @@ class Recorded:
         best = [one for one in fitting if one.ended != "stopped"] or fitting
         best = [one for one in best if _is_streamed(one.body) == streamed] or best
         take = max((one.take for one in best), key=self._takes.index)
-        best = sorted((one for one in best if one.take == take), key=_asked_at)
+        best = sorted((one for one in best if one.take == take), key=lambda one: one.asked_at)
         key = (name, core, best[0].server, best[0].model, _is_streamed(best[0].body))
         self._played[key] += 1
         return best[(self._played[key] - 1) % len(best)]
@@ -182,7 +181,3 @@ def _core(body: Any) -> str:
 
 def _is_streamed(body: Any) -> bool:
     return isinstance(body, dict) and bool(body.get("stream"))
-
-
-def _asked_at(one: Exchange) -> float:
-    return datetime.fromisoformat(one.at).timestamp()

@@ -9,20 +9,20 @@ import asyncio
 import atexit
 import codecs
 import itertools
-import json
 import os
 import re
 import secrets
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from time import monotonic
 
 import httpx
 
+from oai_nb import deck
 from oai_nb.address import Address
 from oai_nb.deck import Asked, Deck, Send
 from oai_nb.entry import bare, spelled
@@ -30,7 +30,7 @@ from oai_nb.errors import ConfigurationError, OaiNbError
 from oai_nb.exchange import HEAD, Exchange, check_head, line
 from oai_nb.http import FOREIGN, pieces, reason, untrusted
 from oai_nb.intake import Intake
-from oai_nb.keys import MASKED, Mask
+from oai_nb.keys import Mask
 from oai_nb.request import Request
 
 UNTRUSTED = "SSLError"
@@ -50,9 +50,10 @@ class Recording(Deck):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        began = datetime.now().astimezone()
-        self.take = f"{began.isoformat(timespec='seconds')} {secrets.token_hex(3)}"
+        self._last = datetime.now().astimezone()
+        self.take = f"{self._last.isoformat(timespec='seconds')} {secrets.token_hex(3)}"
         self._open: dict[_Taking, None] = {}
+        self._writing = threading.Lock()
         self._fault = ""
         try:
             _append(path, b"")
@@ -64,6 +65,15 @@ class Recording(Deck):
         """Keep what still runs when the program ends."""
         with suppress(ConfigurationError):  # which was said already
             self.close()
+
+    def forked(self) -> None:
+        """Leave what is open, and the lock, to the parent of this process."""
+        self._open, self._writing = {}, threading.Lock()
+
+    def now(self) -> datetime:
+        """Return a time later than any before: the clock may be set back, and the order counts."""
+        self._last = max(datetime.now().astimezone(), self._last + timedelta(microseconds=1))
+        return self._last
 
     def kind(self, _: Address) -> None:
         """Leave it to the answers to tell the kind of server."""
@@ -89,9 +99,11 @@ class Recording(Deck):
     def keep(self, exchange: Callable[[], Exchange]) -> None:
         """Write an exchange; where that fails, say so once, disturb no answer, and raise at the end."""
         try:
-            _append(self.path, exchange().line())
-            self.count += 1
-        except (OSError, ValueError) as error:  # a mask may garble JSON if a key looks like JSON
+            data = exchange().line()
+            with self._writing:
+                _append(self.path, data)
+                self.count += 1
+        except (ConfigurationError, OSError, ValueError) as error:  # a key that looks like JSON garbles it
             if not self._fault:
                 why = getattr(error, "strerror", None) or error
                 self._fault = f"{self.path.name} lacks answers, for they cannot be written: {why}"
@@ -113,7 +125,7 @@ class _Taking:
 
     def __init__(self, recording: Recording, asked: Asked) -> None:
         self._recording, self._asked = recording, asked
-        self._at, self._begun = datetime.now().astimezone(), monotonic()
+        self._at, self._begun = recording.now(), monotonic()
         self._response: httpx.Response | None = None
         self._came: list[tuple[float, bytes]] = []
         self._ending = threading.Lock()
@@ -125,13 +137,26 @@ class _Taking:
         headers = response.headers.copy()
         headers.pop("content-encoding", None)  # the pieces are taken as they are read
         stream = _Watched(pieces(response), self)
-        return httpx.Response(response.status_code, headers=headers, stream=stream, request=response.request)
+        return httpx.Response(
+            response.status_code,
+            headers=headers,
+            stream=stream,
+            request=response.request,
+            extensions=response.extensions,
+        )
 
-    def add(self, piece: bytes) -> None:
+    async def add(self, piece: bytes) -> None:
         """Take a piece; the last event of a stream is the end, before anybody sees it."""
         self._came.append((monotonic() - self._begun, piece))
         if _is_done(piece):
-            self.end("whole")
+            await self.end_aside("whole")
+
+    async def end_aside(self, ended: str, error: Exception | None = None) -> None:
+        """End it in another thread: other answers go on while keys are looked for in a long one."""
+        try:
+            await asyncio.to_thread(self.end, ended, error)
+        except RuntimeError:  # none is begun any more while the interpreter ends
+            self.end(ended, error)
 
     def end(self, ended: str, error: Exception | None = None) -> None:
         """Write it, if it has not ended and anything came of it; when this returns, it is in the file."""
@@ -144,16 +169,15 @@ class _Taking:
             self._recording.keep(lambda: self._exchange(ended, error))
 
     def _exchange(self, ended: str, error: Exception | None) -> Exchange:
-        http, response = self._asked.http, self._response
-        mask, content = http.mask, self._asked.content
+        asked, response, mask = self._asked, self._response, self._asked.http.mask
         headers = {} if response is None else {name: response.headers.get(name) for name in _HEADERS}
         answer = response is not None and response.is_success
         return Exchange(
             take=self._recording.take,
-            at=self._at.isoformat(timespec="milliseconds"),
-            server=mask.covered(http.address.base),
-            ask=f"{self._asked.method} {mask.covered(self._asked.url.removeprefix(http.address.root))}",
-            body=None if content is None else json.loads(mask.covered(content.decode())),
+            at=self._at.isoformat(timespec="microseconds"),
+            server=asked.server,
+            ask=asked.ask,
+            body=asked.body,
             status=None if response is None else response.status_code,
             headers={name: mask(value) for name, value in headers.items() if value is not None},
             seconds=round(monotonic() - self._begun, 3),
@@ -172,12 +196,12 @@ class _Watched(httpx.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
             async for piece in self._source:
-                self._taking.add(piece)
+                await self._taking.add(piece)
                 yield piece
         except Exception as error:
-            self._taking.end("failed", error)
+            await self._taking.end_aside("failed", error)
             raise
-        self._taking.end("whole")
+        await self._taking.end_aside("whole")
 
 
 def _is_done(data: bytes) -> bool:
@@ -196,7 +220,7 @@ def texts(came: list[tuple[float, bytes]], mask: Mask, *, answer: bool) -> tuple
     texts = [decode(piece) for _, piece in came]
     if came:
         texts[-1] += decode(b"", final=True)
-    texts = _covered(texts, mask.spans("".join(texts)))
+    texts = mask.covered_parts(texts)
     if not answer:
         texts = [mask("".join(texts))]
         times = times[-1:]
@@ -217,20 +241,6 @@ def _unspelled(pieces: tuple[tuple[float, str], ...], mask: Mask) -> tuple[tuple
     return ((pieces[-1][0], bare(answer, mask)[1].decode()),) if spelled(answer, mask) else pieces
 
 
-def _covered(texts: list[str], spans: Iterable[tuple[int, int]]) -> list[str]:
-    """Return the parts of a text with some spans of the whole covered, each where it begins."""
-    covered, start, left = [], 0, list(spans)
-    for text in texts if left else ():
-        end, at, kept = start + len(text), start, ""
-        for first, last in left:
-            if first < end and last > start:
-                kept += text[at - start : max(first, start) - start] + (MASKED if first >= start else "")
-                at = min(last, end)
-        covered.append(kept + text[at - start :])
-        start = end
-    return covered or texts
-
-
 def _name(error: Exception) -> str:
     return UNTRUSTED if untrusted(error) else type(error).__name__
 
@@ -246,12 +256,21 @@ def _append(path: Path, data: bytes) -> None:
         size = os.fstat(file).st_size
         if not size:
             data = line(HEAD) + data
-        elif data:
-            os.lseek(file, -1, os.SEEK_END)
-            data = data if os.read(file, 1) == b"\n" else b"\n" + data  # a kernel was killed there
         else:
             check_head(path, os.read(file, 4096).removeprefix(b"\xef\xbb\xbf").partition(b"\n")[0])
+            os.lseek(file, -1, os.SEEK_END)
+            if data and os.read(file, 1) != b"\n":  # a kernel was killed there
+                data = b"\n" + data
         while data:
             data = data[os.write(file, data) :]
     finally:
         os.close(file)
+
+
+def _forked() -> None:
+    if isinstance(deck.current, Recording):
+        deck.current.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

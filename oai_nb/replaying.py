@@ -6,21 +6,19 @@ It opens no connection. What `Http` reads of it is what it read when it was reco
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import numbers
 import ssl
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from oai_nb.address import Address
-from oai_nb.completion import Completion, Note, Server
+from oai_nb.completion import Server
 from oai_nb.deck import Asked, Deck, Send
 from oai_nb.errors import BrokenStreamError, ConfigurationError
 from oai_nb.exchange import Exchange, read
@@ -29,6 +27,7 @@ from oai_nb.recorded import Recorded
 from oai_nb.recording import UNTRUSTED
 from oai_nb.run import LONGEST_PAUSE
 from oai_nb.servers import Kind
+from oai_nb.told import EXTENSION, Told
 
 LONGEST_WAIT = 5.0
 """Seconds of a recording that are waited at most between two pieces: a model may have been loaded then."""
@@ -57,11 +56,8 @@ class Replay(Deck):
     async def through(self, asked: Asked, _: Send) -> AsyncIterator[httpx.Response]:
         """Answer from the file. Raises NotRecordedError."""
         asked.deadline.enter("first_token")
-        http, content = asked.http, asked.content
-        server = http.mask.covered(http.address.base)
-        ask = f"{asked.method} {http.mask.covered(asked.url.removeprefix(http.address.root))}"
-        body = None if content is None else json.loads(http.mask.covered(content.decode()))
-        exchange = self._recorded.find(server, ask, body)
+        server = asked.server
+        exchange = self._recorded.find(server, asked.ask, asked.body)
         note, played = self._note(exchange, server), _Played(exchange, self.speed)
         try:
             if exchange.status is None:
@@ -71,13 +67,13 @@ class Replay(Deck):
                 headers=dict(exchange.headers),
                 stream=played,
                 request=httpx.Request(asked.method, asked.url),
-                extensions={"replayed": self._told(exchange, server, note)},
+                extensions={EXTENSION: self._told(exchange, server, note)},
             )
         except TryAgain as again:
             again.after = self._sooner(again.after)
             raise
         except _ENDINGS as error:
-            raise self._ours(error, http, note) from None
+            raise self._ours(error, asked.http, note) from None
 
     def _ours(self, error: Exception, http: Http, note: str) -> Exception:
         """Return what ended an answer as our error, which says that it is replayed."""
@@ -95,32 +91,18 @@ class Replay(Deck):
         where = "" if exchange.server == server else f", where {exchange.server} answered"
         return f"replayed{speed} from {self.path.name}, recorded {exchange.date}{where}"
 
-    def _told(self, exchange: Exchange, server: str, note: str) -> Replayed:
+    def _told(self, exchange: Exchange, server: str, note: str) -> Told:
         other = None
         if exchange.server != server:
             kind = self._recorded.kind(Address(exchange.server))
             other = Server("unknown" if kind is None else kind.name, exchange.server)
-        return Replayed(note, exchange.body, other)
+        first = exchange.pieces[0][0] if exchange.pieces else exchange.seconds
+        return Told(note, exchange.body, other, (first, exchange.seconds))
 
     def _sooner(self, after: float | None) -> float:
         """Return the pause before the next try, at the replay's pace; one that is not waited for stays."""
         after = pause(0) if after is None else after
         return after if after > LONGEST_PAUSE else min(after, LONGEST_WAIT) / self.speed
-
-
-@dataclass(frozen=True)
-class Replayed:
-    """Tell of a completion that it is replayed: `server` is who answered, where another was asked."""
-
-    note: str
-    sent: dict[str, Any]
-    server: Server | None
-
-    def __call__(self, completion: Completion) -> Completion:
-        """Return the completion with what was sent then, who answered, and the note."""
-        server = self.server or completion.server
-        noted = (*completion.fidelity, Note("info", self.note))
-        return replace(completion, sent=self.sent, server=server, fidelity=noted)
 
 
 class _Ended(Exception):  # noqa: N818 - never leaves this module

@@ -27,6 +27,7 @@ from oai_nb.intake import Intake
 from oai_nb.keys import Mask
 from oai_nb.peer import Peer
 from oai_nb.request import Request
+from oai_nb.told import Told, told
 
 if TYPE_CHECKING:
     import httpx
@@ -73,7 +74,7 @@ class Run:
         self.incomplete: str | None = RUNNING
         self.error: OaiNbError | None = None
         self.again = ("", 0.0)
-        self.replayed: Callable[[Completion], Completion] | None = None
+        self._told: Told | None = None
         self._notes = notes
         self._final: Completion | None = None
         self._making = threading.Lock()
@@ -85,7 +86,9 @@ class Run:
         self._first: float | None = None
         self._total: float | None = None
         self._task: asyncio.Task[Any] | None = None
+        self._loop = loop.running()
         peer.running.add(self)
+        journal.watch(self)
         loop.submit(self._main())
 
     @property
@@ -116,7 +119,7 @@ class Run:
                 ended = self.ended.is_set()
                 answer = self.intake.fold.completion(incomplete=self.incomplete)
             answer = replace(answer, sent=self.sent, server=self.peer.server, timing=self.timing)
-            answer = answer if self.replayed is None else self.replayed(answer)
+            answer = answer if self._told is None else self._told.of(answer)
             noted = (*self._notes, *answer.fidelity, *servers.observe(self.request, answer))
             answer = replace(answer, fidelity=noted)
             if ended:
@@ -126,7 +129,7 @@ class Run:
     def stop(self, cause: str) -> None:
         """End it at once, from any thread; its connection is closed within milliseconds."""
         if self._end("stopped", cause):
-            loop.running().call_soon_threadsafe(self._cancel)
+            self._loop.call_soon_threadsafe(self._cancel)  # which nobody runs in a fork: it is the parent's
 
     async def _main(self) -> None:
         self._task = asyncio.current_task()
@@ -163,7 +166,7 @@ class Run:
 
     async def _read(self, response: httpx.Response) -> None:
         self.peer.meet(response.headers)
-        self.replayed = response.extensions.get("replayed")
+        self._told = told(response.extensions)
         kind = response.headers.get("content-type", "")
         begins, rest = await _begun(pieces(response), self._deadline)
         events = begins.startswith(_FIELDS)

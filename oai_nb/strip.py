@@ -1,7 +1,8 @@
 """An answer as static HTML and as text: the token strip, and columns where there are several choices.
 
-Pure: a `Completion` in, strings out. The text is coloured where there are logprobs, and plain while it runs.
-Everything survives in a saved notebook that nobody trusts, and nothing of the model's is ever interpreted.
+Pure but for the terminal's width: a `Completion` in, strings out. The text is coloured where there are
+logprobs, and plain while it runs. Everything survives in a saved notebook that nobody trusts, and nothing of
+the model's is ever interpreted.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ def _limits(completion: Completion) -> str:
     limits = [(limit // max(1, len(sizes)), what) for limit, what in _LIMITS]
     said = [f"the first {limit:,} {what}" for limit, what in limits if max(sizes, default=0) > limit]
     of = "" if len(sizes) == 1 else " of a choice"
-    return quiet(f"Tokens{of}: {', '.join(said)}; completion.tokens_table() has all") if said else ""
+    return quiet(f"Tokens{of}: {', '.join(said)}; tokens_table() of this completion has all") if said else ""
 
 
 _LIMITS = ((TITLED, "tell more on hover"), (COLORED, "are coloured"))
@@ -261,7 +262,7 @@ def _boxes(choice: Choice, limit: int) -> str:
     boxes = " ".join(map(_box, choice.tokens[:limit]))
     style = "display:flex;flex-wrap:wrap;gap:3px;font-size:13px;line-height:1.35"
     rest = len(choice.tokens) - limit
-    more = quiet(f"{rest:,} more tokens: <code>completion.tokens_table()</code>") if rest > 0 else ""
+    more = quiet(f"{rest:,} more tokens: <code>tokens_table()</code> of this completion") if rest > 0 else ""
     return f'<div style="{style}">{boxes}</div>{more}'
 
 

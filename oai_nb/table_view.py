@@ -149,4 +149,4 @@ def _missing(value: Any) -> bool:
 def _more(frame: pd.DataFrame, rows: int) -> list[str]:
     method = "tokens_table" if "entropy_bits" in frame else "top_logprobs_table"
     rest = len(frame) - rows
-    return [f"{rest:,} more rows: completion.{method}()"] if rest > 0 else []
+    return [f"{rest:,} more rows: {method}() of this completion"] if rest > 0 else []

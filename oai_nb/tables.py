@@ -1,4 +1,4 @@
-"""Completions as DataFrames of fixed columns. The only module that imports pandas.
+"""Completions as DataFrames of fixed columns.
 
 Columns of text are ``object`` in every pandas, ids and ranks ``Int64`` with <NA> for unknown, the rest
 NumPy's plain types. Positions count from 0 in each choice. What cannot be known is <NA> or NaN.
@@ -16,10 +16,11 @@ import pandas as pd
 
 from oai_nb import console, measures
 from oai_nb.completion import Choice, Completion
-from oai_nb.markup import NOT_MATHS, escaped, pre, whole
+from oai_nb.frame import DataFrame
+from oai_nb.markup import escaped, pre, whole
 from oai_nb.table_view import to_html, to_text
 from oai_nb.tokens import SAME_LOGPROB, Alternative, Token
-from oai_nb.visible import printable, visible
+from oai_nb.visible import visible
 
 Column = npt.NDArray[Any]
 
@@ -54,21 +55,6 @@ _TOP_LOGPROBS = {
     "prob": "float64",
     "chosen": "bool",
 }
-
-
-class DataFrame(pd.DataFrame):
-    """A DataFrame whose displays never interpret a token: no TeX, no ANSI, no override of direction."""
-
-    @property
-    def _constructor(self) -> type[DataFrame]:
-        return DataFrame
-
-    def _repr_html_(self) -> str | None:
-        page: str | None = super()._repr_html_()  # type: ignore[misc]
-        return None if page is None else f"<div {NOT_MATHS}>{printable(page)}</div>"
-
-    def __repr__(self) -> str:
-        return printable(super().__repr__())
 
 
 def tokens_table(completion: Completion) -> pd.DataFrame:

@@ -69,8 +69,9 @@ def replay(path: str | os.PathLike[str] | None = None, speed: float = 1.0) -> Re
     than 5 s of those. Errors and cut answers come again as they were.
 
     Each answer says below it that it is replayed, and from which day; its `server` and `sent` are the
-    recorded ones, its `timing` the replay's. A request that is not in the file raises NotRecordedError and
-    is sent nowhere. A recording that is on ends first. A file is read once, when this is called.
+    recorded ones, and so are the seconds of its `timing`. A request that is not in the file raises
+    NotRecordedError and is sent nowhere. A recording that is on ends first. A file is read once, when this
+    is called.
 
     Raises ConfigurationError where the file cannot be read or is no recording, or `speed` is not above 0.
     """

@@ -15,7 +15,8 @@ KEPT = {
     "OAI_NB_SCREENSHOTS",
 }  # the runner's, not the user's
 HISTORY = "OAI_NB_HISTORY"
-hypothesis.settings.register_profile("untimed", deadline=None)  # no test measures time
+UNTIMED = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
+hypothesis.settings.register_profile("untimed", **UNTIMED)  # no test measures time
 hypothesis.settings.load_profile("untimed")
 PROXIES = {"http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy"}
 

@@ -27,7 +27,7 @@ def measure():
     return import_module("benchmarks.measure")
 
 
-def test_every_benchmark_is_run_and_yields_rows(command):
+def test_every_benchmark_is_listed_and_has_rows(command):
     shared = {"__init__", "__main__", "kernel", "llama", "machine", "measure", "server"}
     assert {path.stem for path in (ROOT / "benchmarks").glob("*.py")} == {*command.ALL} | shared
     assert all(callable(import_module(f"benchmarks.{name}").rows) for name in command.ALL)
@@ -52,6 +52,13 @@ def test_the_page_keeps_its_words_around_what_is_made(command):
     assert "| second |" in made and "| first |" not in made
     outside = re.compile(f"{re.escape(command.BEGIN)}.*{re.escape(command.END)}", re.DOTALL)
     assert outside.sub("", made) == outside.sub("", page) != page
+
+
+def test_a_part_of_the_table_does_not_replace_the_whole(command, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["benchmarks", "--only", "tables", "--write"])
+    with pytest.raises(SystemExit):
+        command.main()
+    assert "--write replaces the whole table" in capsys.readouterr().err
 
 
 def test_a_benchmark_that_fails_is_a_missed_budget(command):

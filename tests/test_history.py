@@ -98,7 +98,9 @@ def test_the_newest_is_last_and_a_run_that_failed_says_why(client, wire):
 def test_prompts_of_every_shape_are_there_as_they_were_asked(client):
     for prompt in ("text", ["one", "two"], [1, 2], [[1], [2, 3]]):
         client.complete(prompt)
-    assert list(oai_nb.history().prompt) == ["text", ["one", "two"], [1, 2], [[1], [2, 3]]]
+    table = oai_nb.history()
+    assert list(table.prompt) == ["text", ["one", "two"], [1, 2], [[1], [2, 3]]]
+    assert list(table[table.prompt.astype(str).str.contains("two")].run) == [2]
 
 
 def test_nothing_in_it_is_interpreted(wire):
@@ -118,6 +120,19 @@ def test_the_table_never_looks_at_the_answers(client, path):
         connection.execute("UPDATE runs SET events = 'nothing that could be read'")
     connection.close()
     assert list(oai_nb.history().text) == ["ok"]
+
+
+@pytest.mark.parametrize("record", ["{", "[]", "{}"])
+def test_a_row_that_is_damaged_is_one_line_that_says_how_to_be_rid_of_it(client, path, record):
+    client.complete("x")
+    client.complete("y")
+    assert journal.flush(LIMIT)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE runs SET record = ? WHERE run = 1", [record])
+    connection.close()
+    with pytest.raises(ConfigurationError, match=r"^run 1 cannot be read: \w+: forget\(1\) deletes it$"):
+        oai_nb.history()
+    assert oai_nb.forget(1) == 1 and list(oai_nb.history().prompt) == ["y"]
 
 
 def test_the_table_is_there_also_when_the_history_is_off(client, shell):

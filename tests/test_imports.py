@@ -1,9 +1,11 @@
 """Imports that the stop button cannot break, each in a Python of its own."""
 
+import importlib
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
 
 import numpy as np
 import pytest
@@ -129,6 +131,26 @@ def test_at_the_top_of_a_module_an_import_of_the_same_package_does_not_wait_for_
     (tmp_path / "whole" / "__init__.py").write_text("from oai_nb import imports\nimports.load('whole.part')")
     (tmp_path / "whole" / "part.py").write_text("from whole import imports")
     assert run("sys.path.insert(0, ''); import whole; print(whole.part.__name__)", tmp_path) == ["whole.part"]
+
+
+def test_in_the_main_thread_an_import_is_given_a_thread_of_its_own(tmp_path, monkeypatch):
+    (tmp_path / "plain_alone.py").write_text("import threading\nthread = threading.current_thread().name\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert imports.load("plain_alone").thread == "import plain_alone"
+
+
+def test_in_a_module_that_is_being_imported_and_in_another_thread_it_is_a_plain_import(tmp_path, monkeypatch):
+    for name in ("plain_inner", "plain_other"):
+        (tmp_path / f"{name}.py").write_text("import threading\nthread = threading.current_thread().name\n")
+    (tmp_path / "plain_outer.py").write_text(
+        "from oai_nb import imports\ninner = imports.load('plain_inner')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert importlib.import_module("plain_outer").inner.thread == threading.current_thread().name
+    thread = threading.Thread(target=imports.load, args=("plain_other",), name="another")
+    thread.start()
+    thread.join(60)
+    assert imports.load("plain_other").thread == "another"
 
 
 def test_a_loaded_module_is_returned_as_it_is(monkeypatch):

@@ -169,6 +169,20 @@ def test_a_run_that_nobody_looks_at_is_kept(wire, client):
     assert last().text == "ok"
 
 
+LEFT = """
+import sys
+import oai_nb
+chunks = iter(oai_nb.Client(sys.argv[1], model="m").stream("x"))
+print(next(chunks))
+"""
+
+
+def test_a_run_that_is_under_way_when_the_program_ends_is_kept_with_what_had_come(wire):
+    wire.on(stream(event("Once"), Stall()))
+    python(LEFT, wire.url)
+    assert (last().text, last().incomplete) == ("Once", "the program ended")
+
+
 def test_an_answer_too_long_to_keep_is_kept_as_its_texts(wire, client, monkeypatch):
     monkeypatch.setattr("oai_nb.entry.MOST_ANSWER", 100)
     wire.on(whole(completion("Hello", finish_reason="stop", logprobs=TOKENS)))
@@ -180,11 +194,25 @@ def test_an_answer_too_long_to_keep_is_kept_as_its_texts(wire, client, monkeypat
 # --- the switch ---
 
 
-def test_nothing_is_written_where_the_environment_says_off(wire, client, path, monkeypatch):
-    monkeypatch.setenv("OAI_NB_HISTORY", "off")
+@pytest.mark.parametrize("off", ["off", "OFF", " off ", "0", "false", "No"])
+def test_nothing_is_written_where_the_environment_says_off(wire, client, path, monkeypatch, tmp_path, off):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OAI_NB_HISTORY", off)
     wire.on(OK)
     client.complete("x")
-    assert journal.flush(LIMIT) and not path.parent.exists()
+    assert journal.flush(LIMIT) and not path.parent.exists() and not list(tmp_path.iterdir())
+
+
+def test_a_relative_place_stays_where_it_was(wire, client, monkeypatch, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OAI_NB_HISTORY", "of mine.sqlite3")
+    wire.on(OK)
+    client.complete("x")
+    assert numbers() == [1]
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    client.complete("y")
+    assert numbers() == [1, 2] and not list(Path().iterdir())
 
 
 def test_the_configuration_switches_it_off_and_on_again(wire, client, path, shell):
@@ -255,8 +283,10 @@ def test_only_the_owner_can_read_it(wire, client, path):
 def test_a_number_that_is_none_is_one_clear_line():
     with pytest.raises(InvalidRequestError, match=r"^there is no run 7: history\(\) lists them$"):
         oai_nb.recall(7)
-    with pytest.raises(InvalidRequestError, match=r"^run='x' is not the number of a run"):
-        oai_nb.recall("x")
+    for wrong in ("x", -1, 2**63, 1.0, None, True):
+        for use in (oai_nb.recall, oai_nb.forget):
+            with pytest.raises(InvalidRequestError, match=r"^run=\S+ is not the number of a run: history"):
+                use(wrong)
 
 
 def test_a_run_is_forgotten_and_the_others_keep_their_numbers(wire, client, path):
@@ -277,14 +307,14 @@ def test_all_is_forgotten_and_numbers_are_not_given_twice(wire, client, path):
         client.complete(prompt + " long" * 20_000)
     assert journal.flush(LIMIT)
     before = path.stat().st_size
-    assert oai_nb.forget() == 2 and numbers() == []
+    assert oai_nb.forget("all") == 2 and numbers() == []
     assert path.stat().st_size < before / 4 and b"long" not in path.read_bytes()
     client.complete("third")
     assert numbers() == [3]
 
 
 def test_there_is_nothing_to_forget_where_nothing_was_run(path):
-    assert oai_nb.forget() == 0 and oai_nb.forget(1) == 0 and not path.exists()
+    assert oai_nb.forget("all") == 0 and oai_nb.forget(1) == 0 and not path.exists()
 
 
 def test_a_run_whose_answer_is_damaged_is_one_clear_line(wire, client, path):
@@ -563,7 +593,7 @@ def test_a_file_of_a_newer_version_or_another_program_is_left_alone(wire, client
     client.complete("x")
     (line,) = told(capsys, client)
     assert line.startswith(f"oai_nb: runs are missing from the history: {path} ") and why in line
-    for use in (journal.lines, oai_nb.forget, lambda: oai_nb.recall(1)):
+    for use in (journal.lines, lambda: oai_nb.forget("all"), lambda: oai_nb.recall(1)):
         with pytest.raises(ConfigurationError, match=why):
             use()
     assert path.read_bytes() == before
@@ -583,7 +613,7 @@ def test_a_text_that_the_user_names_by_mistake_is_left_alone(wire, client, tmp_p
 def test_an_empty_file_is_a_history_without_runs(wire, client, path):
     path.parent.mkdir()
     path.touch()
-    assert numbers() == [] and oai_nb.forget() == 0
+    assert numbers() == [] and oai_nb.forget("all") == 0
     wire.on(OK)
     client.complete("x")
     assert numbers() == [1]
@@ -608,6 +638,11 @@ ECHOES = {
     "in pieces": (stream(*LETTERS, event("", finish_reason="stop"), DONE), {}),
     "in a field of its own": (whole(completion("Hello", 0, "stop", TOKENS, echo={"auth": KEY})), {}),
     "in escapes": (whole(json.dumps(completion("Hello", 0, "stop", TOKENS))[:-1] + f", {ESCAPED}}}"), {}),
+    "in the tokens": (whole(completion("hello", 0, "stop", {"tokens": list(KEY)})), {}),
+    "in the tokens of a chat": (
+        whole(completion("hello", 0, "stop", {"content": [{"token": one, "logprob": -1.0} for one in KEY]})),
+        {},
+    ),
     "in a name": (whole(completion("Hello", 0, "stop", TOKENS, **{KEY: 1})), {}),
     "in an error": (failure(400, f"bad key {KEY}"), {}),
     "in an error amid": (stream(event("He"), scripts.event("", error={"message": f"no {KEY}"})), {}),

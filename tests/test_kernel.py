@@ -95,7 +95,8 @@ def test_the_stop_button_keeps_the_text_stops_the_server_and_run_all(kernel, mod
     pressed = []
 
     def look(content):
-        if shown in str(content.get("data")) and not pressed:
+        """Press once the server has been asked: until then it may wait for the list of models."""
+        if shown in str(content.get("data")) and route.requests and not pressed:
             pressed.append(kernel.manager.interrupt_kernel())
 
     messages, reply = kernel.run("%%complete --out story\nx", look)

@@ -53,6 +53,25 @@ def test_a_known_key_is_found_in_a_text_and_in_json_however_it_is_escaped(data):
     assert not mask.holds(data[:-6].encode()) and not mask.holds(b"a word, \\u0041 and \\/")
 
 
+@pytest.mark.parametrize("escape", ["\\n", "\\t", "\\u000a", " "])
+@pytest.mark.parametrize("key", [KEY, f"Bearer {KEY[3:]}"])
+def test_a_key_of_a_known_form_is_masked_behind_an_escape_of_json_too(escape, key):
+    text = f'{{"prompt": "it is{escape}{key}"}}'
+    assert KEY[3:] in text and KEY[3:] not in Mask().covered(text) and KEY[3:] not in Mask()(text)
+    assert Mask().covered(f"task-{KEY[3:]} and di{KEY}") == f"task-{KEY[3:]} and di{KEY}"
+
+
+def test_a_long_text_of_beginnings_of_keys_is_no_long_work():
+    for text in ("sk-" * 300_000, "Bearer " * 300_000, "Bearer" + " " * 900_000):
+        assert Mask([KEY]).covered(text) == text
+
+
+def test_a_key_is_masked_in_the_part_where_it_begins():
+    parts = ["a ", KEY[:5], "", KEY[5:9], KEY[9:] + KEY + " b " + KEY[:3], KEY[3:], "c"]
+    assert Mask([KEY]).covered_parts(parts) == ["a ", MASKED, "", "", f"{MASKED} b {MASKED}", "", "c"]
+    assert Mask([KEY]).covered_parts([f"{KEY} "] * 5000) == [f"{MASKED} "] * 5000
+
+
 def test_no_key_masks_nothing():
     assert Mask([None, ""])("task-based texts stay") == "task-based texts stay"
 

@@ -16,10 +16,12 @@ LAYERS = [
         *("address", "keys", "deadline", "loop", "http", "intake", "servers", "peer", "run"),
         *("completion_stream", "client", "settings", "local"),
         *("configuration", "entry", "ledger", "journal"),
-        *("deck", "exchange", "recorded", "recording", "replaying", "tape"),
+        *("deck", "exchange", "recorded", "recording", "replaying", "tape", "told"),
     },
-    {"markup", "pieces", "alternatives", "footer", "console", "strip", "tables", "table_view", "plots"}
-    | {"history_table"},
+    {
+        *("markup", "pieces", "alternatives", "footer", "console", "strip", "plots"),
+        *("frame", "tables", "table_view", "history_table"),
+    },
     {"live"},
     {"options", "parser", "cell", "config", "completer", "magic"},
     {"__init__", "__main__"},
@@ -28,7 +30,7 @@ LAYERS = [
 ROOMS = {
     "httpx": {"client", "http", "local", "recording", "replaying"},
     "numpy": {"sampling", "local", "tables"},
-    "pandas": {"tables"},
+    "pandas": {"frame", "tables"},
     "plotly": {"plots"},
     "msgspec": {"decode"},
     "threadpoolctl": {"local"},

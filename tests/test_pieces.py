@@ -45,8 +45,11 @@ def test_what_is_drawn_as_one_sign_is_never_torn(sign):
 JOINING = ("\u200d", "\u200c", "\ufe0f", "🏽", "🇪", "\u0301", "\u094d", "\u0947")
 
 
-def test_two_flags_are_two_signs():
-    assert [text for text, _ in cut(choice(["🇩", "🇪", "🇫", "🇷"]))] == ["🇩🇪", "🇫🇷"]
+@pytest.mark.parametrize("count", [1, 9, 20])
+def test_flags_in_a_row_are_signs_of_two_letters_each(count):
+    letters = ["🇩", "🇪", "🇫", "🇷"] * count
+    assert [text for text, _ in cut(choice(letters))] == ["🇩🇪", "🇫🇷"] * count
+    assert [text for text, _ in cut(choice(["a", *letters]))] == ["a", *["🇩🇪", "🇫🇷"] * count]
 
 
 def test_text_without_tokens_is_kept():

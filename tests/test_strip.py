@@ -222,7 +222,7 @@ def test_two_thousand_tokens_are_less_than_400_kb_and_ten_thousand_are_bounded()
     assert len(show(completion(words(2000)))["text/html"].encode()) < 400_000
     page = Page(show(completion(words(10_000)))["text/html"])
     assert len(page.titles) == strip.TITLED
-    assert "9,900 more tokens: completion.top_logprobs_table()" in page.hidden
+    assert "9,900 more tokens: top_logprobs_table() of this completion" in page.hidden
 
 
 def test_how_far_titles_and_colours_go_is_said_and_the_text_is_never_cut():
@@ -230,7 +230,7 @@ def test_how_far_titles_and_colours_go_is_said_and_the_text_is_never_cut():
     assert "on hover" not in show(completion(short))["text/html"]
     page = Page(show(completion(long))["text/html"])
     assert (
-        "the first 2,000 tell more on hover, the first 10,000 are coloured; completion.tokens_table()"
+        "the first 2,000 tell more on hover, the first 10,000 are coloured; tokens_table() of this completion"
         in page.text
     )
     assert page.text.startswith(long.text) and show(completion(long))["text/plain"].startswith(long.text)

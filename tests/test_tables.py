@@ -173,7 +173,7 @@ def test_d26_ten_odd_tokens_are_ten_different_cells():
 def test_the_view_is_bounded_and_says_what_is_left_out():
     bundle = tables.table_bundle(completion(words(1000)))
     for text in bundle.values():
-        assert "more rows: completion.top_logprobs_table()" in text
+        assert "more rows: top_logprobs_table() of this completion" in text
     assert len(bundle["text/html"]) < 40_000 and len(bundle["text/plain"].splitlines()) == 52
 
 
@@ -190,6 +190,13 @@ def test_what_is_unknown_is_empty_and_what_is_a_bound_says_so():
 
 def test_several_choices_have_a_column():
     assert "choice" in tables.to_text(FULL.tokens_table()) and "choice" in tables.to_html(FULL.tokens_table())
+
+
+def test_what_is_taken_from_a_table_is_shown_literally_too():
+    odd = "\x1b[31mred\u202e"
+    frame = completion(choice([odd, "x"], [-1.0, -2.0])).tokens_table()
+    for part in (frame["token"], frame.token[:1], frame.iloc[0], frame.token.to_frame().T):
+        assert "\x1b" not in repr(part) and "\u202e" not in repr(part) and "red" in repr(part)
 
 
 def test_a_frame_shows_what_would_act_on_the_page_and_what_no_file_can_hold():

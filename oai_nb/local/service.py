@@ -32,12 +32,16 @@ from oai_nb.local.tokenizer import Tokenizer
 
 
 class Service:
-    """The API over one model, which it knows as `name`. Not for two threads at once."""
+    """The API over one model, which it knows as `name`. Not for two threads at once.
 
-    def __init__(self, model: Model, tokenizer: Tokenizer, name: str) -> None:
+    `note` is what is to be said beside every answer, such as that the weights are not shared.
+    """
+
+    def __init__(self, model: Model, tokenizer: Tokenizer, name: str, note: str = "") -> None:
         self.model = model
         self.tokenizer = tokenizer
         self.name = name
+        self.note = note
 
     def run(self, body: Any) -> Iterator[list[Object]]:
         """Begin a completion. Raises ApiError at once for a body that is not right.
@@ -94,5 +98,6 @@ def load(path: Path | None = None, notify: Notify = weights.say, wanted: Wanted 
         with GGUF(found) as file:
             metadata = file.metadata
         config, tokenizer = layout.config(metadata), Tokenizer(metadata)
-        model = Model(config, weights.matrices(found, notify, wanted))
-    return Service(model, tokenizer, found.stem.lower().replace(".", "-"))
+        held = weights.hold(found, notify, wanted)
+    name = found.stem.lower().replace(".", "-")
+    return Service(Model(config, held.matrices), tokenizer, name, held.unshared)

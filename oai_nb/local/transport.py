@@ -25,6 +25,7 @@ from oai_nb.local.fetch import Notify
 from oai_nb.local.loading import Models
 from oai_nb.local.service import Service
 from oai_nb.local.worker import Worker
+from oai_nb.told import EXTENSION, Told
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -55,15 +56,17 @@ class LocalTransport(httpx.AsyncBaseTransport):
             return httpx.Response(error.status, json=error.body, headers=error.headers)
 
     async def _completion(self, body: Any) -> httpx.Response:
-        steps = await self._ask(lambda model: model.run(body))
+        steps, note = await self._ask(lambda model: (model.run(body), model.note))
+        beside = {EXTENSION: Told(note)} if note else {}
         if body.get("stream"):
-            return httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=_Events(steps))
+            headers = {"content-type": "text/event-stream"}
+            return httpx.Response(200, headers=headers, stream=_Events(steps), extensions=beside)
         try:
             while not (answer := await _run(next, steps)):
                 pass
         finally:
             _worker.submit(_close, steps)
-        return httpx.Response(200, json=answer[0])
+        return httpx.Response(200, json=answer[0], extensions=beside)
 
     async def _models(self, _: str) -> httpx.Response:
         return httpx.Response(200, json=await self._ask(lambda model: model.models()))

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import platformdirs
@@ -128,19 +128,30 @@ def naming(path: Path) -> Iterator[None]:
         ) from error
 
 
-def matrices(path: Path, notify: Notify = say, wanted: Wanted = running) -> Mapping[str, NDArray[np.float32]]:
+class Held(NamedTuple):
+    """Matrices by their names; `unshared` says why they are memory of this kernel alone, if they are.
+
+    It is one line without the folder's name, for it stays with every answer.
+    """
+
+    matrices: Mapping[str, NDArray[np.float32]]
+    unshared: str = ""
+
+
+def hold(path: Path, notify: Notify = say, wanted: Wanted = running) -> Held:
     """Return the matrices of a GGUF file as `prepare` does, or as memory of this kernel, and say so.
 
     Raises WeightsError.
     """
     try:
-        return prepare(path, notify, wanted)
+        return Held(prepare(path, notify, wanted))
     except OSError as error:
         with GGUF(path) as file:
+            why = f"cannot be written ({error.strerror or error})"
             cost = f"the weights take memory of this kernel, {_size(file) / 1e6:.0f} MB"
-            unshared = f"{cache_folder()} cannot be written ({error.strerror or error}): {cost}"
-            notify(f"{unshared}; to share them set {CACHE} to a folder that can")
-            return dict(layout.fused(file))
+            remedy = f"to share them set {CACHE} to a folder that can"
+            notify(f"{cache_folder()} {why}: {cost}; {remedy}")
+            return Held(dict(layout.fused(file)), f"{cost}, as the cache {why}; {remedy}")
 
 
 def prepare(path: Path, notify: Notify = say, wanted: Wanted = running) -> Mapping[str, NDArray[np.float32]]:

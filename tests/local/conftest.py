@@ -33,7 +33,7 @@ def tokenizer(metadata):
 
 @pytest.fixture(scope="session")
 def model(gguf_path, metadata):
-    return Model(layout.config(metadata), weights.matrices(gguf_path))
+    return Model(layout.config(metadata), weights.hold(gguf_path).matrices)
 
 
 @pytest.fixture(scope="session")

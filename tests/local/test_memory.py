@@ -17,7 +17,7 @@ TOUCH_ALL = """
 import sys
 import numpy as np
 from oai_nb.local import weights
-found = weights.matrices(weights.locate())
+found = weights.hold(weights.locate()).matrices
 print(sum(float(matrix.sum()) for matrix in found.values()), flush=True)
 sys.stdin.readline()
 """
@@ -47,9 +47,11 @@ def mapping(pid, path):
 
 @LINUX
 def test_kernels_share_the_pages_of_the_weights(gguf_path):
-    weights.matrices(gguf_path)
+    weights.hold(gguf_path)
     prepared = weights.prepared_path(gguf_path).resolve()
     size = prepared.stat().st_size / 1024
+    with prepared.open("rb") as file:
+        os.fsync(file.fileno())  # what was made just now would be told as dirty
     assert size > 500_000
     with ExitStack() as stack:
         processes = [stack.enter_context(started(TOUCH_ALL)) for _ in range(2)]

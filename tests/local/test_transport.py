@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import os
 import subprocess
 import sys
@@ -13,8 +14,10 @@ import openai
 import pytest
 from local import tiny
 
+import oai_nb
 from oai_nb.errors import ConfigurationError, WeightsError
 from oai_nb.local import loading, threads, transport
+from oai_nb.local.gguf import GGUF
 from oai_nb.local.model import CHUNK, Model
 from oai_nb.local.transport import LocalTransport
 
@@ -344,6 +347,59 @@ def test_a_wrong_setting_is_our_own_error(quick, monkeypatch):
         threads.wanted.cache_clear()
 
 
+@pytest.fixture
+def unshared(tmp_path, metadata, monkeypatch):
+    """A cache that cannot be written, and a model that was not loaded before."""
+    (tmp_path / "file").write_bytes(b"")
+    monkeypatch.setenv("OAI_NB_CACHE", str(tmp_path / "file" / "cache"))
+    monkeypatch.setenv("OAI_NB_MODEL", str(tiny.write_speaking(tmp_path / "speaks.gguf", metadata)))
+    monkeypatch.setattr(transport, "_models", loading.Models())
+    size = sum(4 * info.shape[0] * info.shape[-1] for info in GGUF(tmp_path / "speaks.gguf").tensors.values())
+    return f"the weights take memory of this kernel, {size / 1e6:.0f} MB, as the cache cannot be written"
+
+
+def beside(completion):
+    """Return what is told of an answer; what can be seen in it (half a character) is no matter here."""
+    return [note.text for note in completion.fidelity if note.sign == "info"]
+
+
+@pytest.mark.parametrize("options", ["", "--no-stream"])
+def test_every_answer_says_that_its_weights_are_not_shared(unshared, shell, tmp_path, options):
+    shell.run("%load_ext oai_nb")
+    for _ in range(2):
+        ran = shell.run(f"%%complete --server local --max-tokens 2 --out story {options}\nOnce")
+        assert ran.error is None
+        assert unshared in ran.screen[-1].text and unshared in ran.screen[-1].html
+        (told,) = beside(shell.user_ns["story"])
+        assert told.startswith(unshared) and "OAI_NB_CACHE" in told and str(tmp_path) not in told
+
+
+def test_the_history_keeps_that_weights_were_not_shared(unshared):
+    with oai_nb.Client("local") as local:
+        local.complete("Once", max_tokens=1)
+    last = oai_nb.history().iloc[-1]
+    assert unshared in last["notes"]
+    (told,) = beside(oai_nb.recall(last["run"]))
+    assert told.startswith(unshared)
+
+
+def test_a_recorded_answer_says_it_and_a_replayed_one_which_takes_no_memory_does_not(unshared, tmp_path):
+    with oai_nb.Client("local") as local:
+        with oai_nb.record(tmp_path / "class.jsonl"):
+            recorded = local.complete("Once", max_tokens=1)
+        with oai_nb.replay(tmp_path / "class.jsonl", speed=math.inf):
+            replayed = local.complete("Once", max_tokens=1)
+    assert [told.startswith(unshared) for told in beside(recorded)] == [True]
+    assert [told.split()[0] for told in beside(replayed)] == ["replayed"]
+
+
+def test_shared_weights_are_nothing_to_say(small, monkeypatch):
+    monkeypatch.setenv("OAI_NB_MODEL", str(small))
+    monkeypatch.setattr(transport, "_models", loading.Models())
+    with oai_nb.Client("local") as local:
+        assert beside(local.complete("Once", max_tokens=1)) == []
+
+
 # Processes
 
 
@@ -380,13 +436,13 @@ first = ask()
 sys.stdout.flush()
 child = os.fork()
 same = ask() == first
-print("child" if child == 0 else "parent", same, flush=True)
 if child:
     os.waitpid(child, 0)
+os.write(1, f"{'parent' if child else 'child'} {same}\\n".encode())
 """,
         small,
     )
-    assert sorted(output.split("\n")[-3:-1]) == ["child True", "parent True"]
+    assert output.splitlines()[-2:] == ["child True", "parent True"]
 
 
 def test_a_running_stream_does_not_keep_the_interpreter(quick, small):

@@ -40,7 +40,8 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir() if path.suffix != ".lock")
 
 
-def assert_is(mapped, path):
+def assert_is(held, path):
+    mapped = held.matrices
     with GGUF(path) as file:
         expected = dict(layout.fused(file))
     assert mapped.keys() == expected.keys()
@@ -116,37 +117,37 @@ def test_the_systems_cache_is_the_default(monkeypatch):
 
 
 def test_matrices_are_mapped_from_one_file_that_all_may_read(cache, small, notices):
-    assert_is(weights.matrices(small, notices.append), small)
+    assert_is(weights.hold(small, notices.append), small)
     (name,) = names(cache)
     assert (cache / name).stat().st_mode & 0o777 == 0o644
     assert notices == [f"preparing the model once, into {cache / name} (0 MB)"]
-    again = weights.matrices(small, notices.append)
+    again = weights.hold(small, notices.append)
     assert_is(again, small)
-    assert not again["embedding"].flags.writeable
-    assert not again["embedding"].flags.owndata
+    assert not again.matrices["embedding"].flags.writeable
+    assert not again.matrices["embedding"].flags.owndata
     assert len(notices) == 1
 
 
 def test_a_mapped_model_runs(cache, small):
     with GGUF(small) as file:
         own = Model(layout.config(file.metadata), dict(layout.fused(file)))
-    mapped = Model(own.config, weights.matrices(small, lambda _: None))
+    mapped = Model(own.config, weights.hold(small, lambda _: None).matrices)
     hidden = [model.read([1, 2, 3], model.cache(3)) for model in (own, mapped)]
     assert np.isfinite(hidden[0]).all()
     assert (hidden[0] == hidden[1]).all()
 
 
 def test_another_file_of_the_same_name_and_size_is_prepared_anew(cache, small, notices):
-    weights.matrices(small, notices.append)
+    weights.hold(small, notices.append)
     tiny.write(small, seed=1)
-    assert_is(weights.matrices(small, notices.append), small)
+    assert_is(weights.hold(small, notices.append), small)
     assert len(notices) == 2
 
 
 def test_the_same_file_with_another_time_is_not(cache, small, notices):
-    weights.matrices(small, notices.append)
+    weights.hold(small, notices.append)
     os.utime(small, ns=(1, 1))
-    assert_is(weights.matrices(small, notices.append), small)
+    assert_is(weights.hold(small, notices.append), small)
     assert len(notices) == 1
 
 
@@ -166,22 +167,22 @@ def every_damage(data):
 
 
 def test_every_damage_is_noticed_and_mended(cache, small, notices):
-    weights.matrices(small, notices.append)
+    weights.hold(small, notices.append)
     (name,) = names(cache)
     whole = (cache / name).read_bytes()
     for number, (kind, damaged) in enumerate(every_damage(whole), 1):
         (cache / name).unlink()
         (cache / name).write_bytes(damaged)
-        assert_is(weights.matrices(small, notices.append), small)
+        assert_is(weights.hold(small, notices.append), small)
         assert len(notices) == number + 1, kind
         assert (cache / name).read_bytes() == whole, kind
 
 
 def test_a_kernel_keeps_its_mapping_when_the_file_is_replaced(cache, small):
-    mapped = weights.matrices(small, lambda _: None)
+    mapped = weights.hold(small, lambda _: None).matrices
     before = {name: matrix.copy() for name, matrix in mapped.items()}
     tiny.write(small, seed=1)
-    weights.matrices(small, lambda _: None)
+    weights.hold(small, lambda _: None)
     assert all((mapped[name] == before[name]).all() for name in mapped)
 
 
@@ -197,20 +198,20 @@ def test_an_interrupted_preparation_leaves_nothing(tmp_path):
 
 def test_what_a_killed_writer_left_is_removed(cache, tmp_path):
     small = tiny.write(tmp_path / "tiny[1].gguf")
-    weights.matrices(small, lambda _: None)
+    weights.hold(small, lambda _: None)
     (name,) = names(cache)
     (cache / name).unlink()
     (cache / f".{name}.abc").write_bytes(b"half")
     (cache / f".{name}.def").mkdir()
     (cache / f".{name}.def" / "part").write_bytes(b"half")
-    weights.matrices(small, lambda _: None)
+    weights.hold(small, lambda _: None)
     assert names(cache) == [name]
 
 
 def test_a_cache_that_cannot_be_written_means_own_memory_and_one_line(tmp_path, small, monkeypatch, notices):
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("OAI_NB_CACHE", str(tmp_path / "file" / "cache"))
-    assert_is(weights.matrices(small, notices.append), small)
+    assert_is(weights.hold(small, notices.append), small)
     assert len(notices) == 1
     assert "cannot be written (Not a directory)" in notices[0]
     with GGUF(small) as file:
@@ -225,22 +226,22 @@ def test_a_file_that_cannot_be_read_is_no_cache_that_cannot_be_written(
     cache, small, monkeypatch, notices, prepared_before
 ):
     if prepared_before:
-        weights.matrices(small, notices.append)
+        weights.hold(small, notices.append)
         os.utime(small, (1, 1))
     before = len(notices)
     failing = OSError(errno.EIO, "Input/output error")
     monkeypatch.setattr(fetch, "sha256", lambda _: (_ for _ in ()).throw(failing))
     with pytest.raises(WeightsError, match=r"tiny\.gguf cannot be read: Input/output error"):
-        weights.matrices(small, notices.append)
+        weights.hold(small, notices.append)
     assert not any("cannot be written" in line for line in notices[before:])
     with pytest.raises(WeightsError, match=r"gone\.gguf cannot be read: No such file"):
-        weights.matrices(small.with_name("gone.gguf"), notices.append)
+        weights.hold(small.with_name("gone.gguf"), notices.append)
 
 
 def test_a_lock_is_waited_for_until_it_is_had(cache, small, monkeypatch, notices):
     answers = iter([False, False, False, True])
     monkeypatch.setattr(weights, "_lock", lambda _: next(answers))
-    weights.matrices(small, notices.append)
+    weights.hold(small, notices.append)
     assert next(answers, None) is None
     assert [line.split(",")[0] for line in notices] == [
         f"waiting for another process that is making {names(cache)[0]}",
@@ -251,7 +252,7 @@ def test_a_lock_is_waited_for_until_it_is_had(cache, small, monkeypatch, notices
 def test_a_lock_that_nobody_waits_for_any_more_is_given_up(cache, small, monkeypatch):
     monkeypatch.setattr(weights, "_lock", lambda _: False)
     with pytest.raises(WeightsError, match="is not waited for any more"):
-        weights.matrices(small, lambda _: None, lambda: False)
+        weights.hold(small, lambda _: None, lambda: False)
 
 
 def test_without_locks_what_another_may_be_writing_is_left_alone(cache, small, monkeypatch):
@@ -259,7 +260,7 @@ def test_without_locks_what_another_may_be_writing_is_left_alone(cache, small, m
     cache.mkdir()
     name = weights.prepared_path(small).name
     (cache / f".{name}.abc").write_bytes(b"half")
-    weights.matrices(small, lambda _: None)
+    weights.hold(small, lambda _: None)
     assert names(cache) == [f".{name}.abc", name]
 
 
@@ -278,7 +279,7 @@ import json, sys
 from pathlib import Path
 from oai_nb.local import weights
 notices = []
-found = weights.matrices(Path(sys.argv[1]), notices.append)
+found = weights.hold(Path(sys.argv[1]), notices.append).matrices
 print(json.dumps([notices, found["embedding"].flags.owndata, float(found["embedding"].sum())]))
 """
 
@@ -315,7 +316,7 @@ def disk(tmp_path):
 def test_a_read_only_disk_means_own_memory_and_one_line(disk, small, monkeypatch, notices):
     place = disk("ro,size=1m")
     monkeypatch.setenv("OAI_NB_CACHE", str(place / "cache"))
-    assert_is(weights.matrices(small, notices.append), small)
+    assert_is(weights.hold(small, notices.append), small)
     assert len(notices) == 1
     assert notices[0].startswith(f"{place / 'cache'} cannot be written (Read-only file system): the weights")
 
@@ -323,16 +324,16 @@ def test_a_read_only_disk_means_own_memory_and_one_line(disk, small, monkeypatch
 def test_a_cache_prepared_beforehand_is_shared_from_a_read_only_disk(disk, small, monkeypatch, notices):
     place = disk("size=1m")
     monkeypatch.setenv("OAI_NB_CACHE", str(place))
-    weights.matrices(small, lambda _: None)
+    weights.hold(small, lambda _: None)
     subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
-    mapped = weights.matrices(small, notices.append)
+    mapped = weights.hold(small, notices.append).matrices
     assert notices == [] and not mapped["embedding"].flags.owndata
 
 
 def test_a_disk_without_room_is_not_filled(disk, small, monkeypatch, notices):
     place = disk("size=64k")
     monkeypatch.setenv("OAI_NB_CACHE", str(place))
-    assert_is(weights.matrices(small, notices.append), small)
+    assert_is(weights.hold(small, notices.append), small)
     assert notices[1].startswith(f"{place} cannot be written (only 0 of the 0 MB that this takes are free)")
     assert names(place) == []
 
@@ -348,7 +349,7 @@ def test_processes_at_once_prepare_once(cache, small):
 
 def test_a_file_of_the_users_own_may_have_its_name(cache, tmp_path):
     path = tiny.write(tmp_path / FILE)
-    assert_is(weights.matrices(path, lambda _: None), path)
+    assert_is(weights.hold(path, lambda _: None), path)
 
 
 def test_a_cache_that_cannot_hold_the_file_is_named(tmp_path, not_installed, monkeypatch):

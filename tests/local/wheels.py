@@ -8,12 +8,26 @@ import contextlib
 import hashlib
 import http.server
 import os
+import sysconfig
 import threading
 import zipfile
+from pathlib import Path
+
+import pytest
 
 from oai_nb.local.fetch import Package, sha256
 
 LIMIT = 60.0  # seconds; against hanging, never a measure
+
+
+def bundled_pip():
+    """Return the pip that Python carries for new environments, beside `ensurepip` or where Debian has it."""
+    ensurepip = pytest.importorskip("ensurepip", reason="this Python carries no pip")
+    folders = [Path(ensurepip.__file__).parent / "_bundled", sysconfig.get_config_var("WHEEL_PKG_DIR")]
+    found = [str(wheel) for folder in filter(None, folders) for wheel in Path(folder).glob("pip-*.whl")]
+    if not found:
+        pytest.skip("this Python carries no pip")
+    return found[0]
 
 
 def make(folder, data, name="tiny_weights", file="tiny.gguf", size=5_000_000):
