@@ -30,7 +30,7 @@ def rows(rounds: int) -> Iterator[Row]:
     """Yield the time of one table."""
     text = body(POSITIONS)
     completion, plain = fold([decode(text.encode())]), json.loads(text)
-    pd.testing.assert_frame_equal(top_logprobs_table(completion), row_by_row(plain))
+    pd.testing.assert_frame_equal(pd.DataFrame(top_logprobs_table(completion)), row_by_row(plain))
     ways = {
         "row by row": lambda: row_by_row(plain),
         "oai_nb": lambda: top_logprobs_table(completion),
