@@ -113,8 +113,9 @@ class Http:
 
         def answer() -> AbstractAsyncContextManager[httpx.Response]:
             through = deck.current  # which another thread may change
-            asked = deck.Asked(self, method, url, content, deadline)
-            return send() if through is None else through.through(asked, send)
+            if through is None:
+                return send()
+            return through.through(deck.Asked(self, method, url, content, deadline), send)
 
         try:
             async with opening, answer() as response:
